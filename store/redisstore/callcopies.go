@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file copies into the details of users until when they are in a call: see docs/decisions/calls.md.
@@ -46,7 +47,7 @@ func (s *Store) confirmInCalls(ctx context.Context, c *candidate, in []inCall) (
 	for i := range in {
 		args = append(args, &in[i].user, int64(in[i].until))
 	}
-	reply, err := s.runCalls(ctx, c, scripts.callCopies, 1, args...)
+	reply, err := s.runCalls(ctx, c, scripts.CallCopies, 1, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []inCall) (fr
 	calls := make([]shardCall, len(chunks))
 	for i, chunk := range chunks {
 		calls[i] = shardCall{
-			namespace: ns, shard: chunk.key, script: scripts.inCall,
+			namespace: ns, shard: chunk.key, script: scripts.InCall,
 			prepare: func(has sides) (string, string, []any) {
 				args := []any{linkBase()}
 				for _, at := range chunk.index {

@@ -31,16 +31,6 @@ func (n namespace) calls() string    { return n.companion("calls", n.shard(0)) }
 func (n namespace) callsDue() string { return n.companion("callsdue", n.shard(0)) }
 func (n namespace) outbox() string   { return n.companion("calloutbox", n.shard(0)) }
 
-// newCallScript returns a script that begins with the limits of calls and with calls.lua.
-func newCallScript(files ...string) *redis.Script {
-	limits := fmt.Sprintf("local max_call_batch, max_call_gap, calls_kept = %d, %d, %d\n"+
-		"local max_calls_of_user, max_calls = %d, %d\n",
-		store.MaxCallBatch, store.MaxCallGap.Milliseconds(), store.CallsKept.Milliseconds(),
-		store.MaxCallsOfUser, store.MaxCalls)
-	files = append([]string{"clock.lua", "callrule.lua", "timetext.lua", "calltext.lua", "calls.lua"}, files...)
-	return redis.NewScript(limits + fileSource(files...))
-}
-
 // openCalls is open for operations that concern calls.
 func (s *Store) openCalls(
 	ctx context.Context, name string,

@@ -9,13 +9,14 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file reads what the scripts of calls return.
 
 // readCalls runs callread.lua.
 func (s *Store) readCalls(ctx context.Context, c *candidate, args ...any) ([]lastseen.Call, error) {
-	reply, err := s.runCalls(ctx, c, scripts.callRead, 1, args...)
+	reply, err := s.runCalls(ctx, c, scripts.CallRead, 1, args...)
 	if err != nil {
 		return nil, err
 	}

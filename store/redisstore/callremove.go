@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"slices"
+
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file removes calls with users and namespaces.
@@ -18,7 +20,7 @@ func (s *Store) forgetCalls(ctx context.Context, ns namespace, user string) erro
 		return c.err
 	}
 	for more := true; more; {
-		reply, err := s.runCalls(confirmed(ctx), c, scripts.callForget, 2, user)
+		reply, err := s.runCalls(confirmed(ctx), c, scripts.CallForget, 2, user)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file records calls: see docs/decisions/calls.md.
@@ -54,7 +55,7 @@ func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (st
 			return store.CallStep{}, err
 		}
 	}
-	reply, err := s.runCalls(confirmed(ctx), c, scripts.callStart, 3,
+	reply, err := s.runCalls(confirmed(ctx), c, scripts.CallStart, 3,
 		n.ID, nonce(), n.From, n.To, n.FromDevice, max(1, n.Ring.Milliseconds()), max(1, n.Quiet.Milliseconds()),
 		n.Shown, n.CalleeHidden, n.App, n.Key, n.Digest,
 		n.CalleeUnavailable)
@@ -90,7 +91,7 @@ func (s *Store) StepCall(ctx context.Context, name string, a store.CallAct) (sto
 		return store.CallStep{}, err
 	}
 	defer cancel()
-	reply, err := s.runCalls(confirmed(ctx), c, scripts.callStep, 2,
+	reply, err := s.runCalls(confirmed(ctx), c, scripts.CallStep, 2,
 		a.ID, nonce(), a.User, a.Device, string(a.Action), a.App)
 	if err != nil {
 		return store.CallStep{}, err
@@ -117,7 +118,7 @@ func (s *Store) HearCalls(ctx context.Context, name string, heard []store.CallHe
 	for i := range heard {
 		args = append(args, &heard[i].User, &heard[i].Device)
 	}
-	reply, err := s.runCalls(ctx, c, scripts.callHear, 3, args...)
+	reply, err := s.runCalls(ctx, c, scripts.CallHear, 3, args...)
 	if err != nil {
 		return store.HeardCalls{}, err
 	}
@@ -136,7 +137,7 @@ func (s *Store) ExpireCalls(ctx context.Context, name string) (store.ExpiredCall
 		return store.ExpiredCalls{}, err
 	}
 	defer cancel()
-	reply, err := s.runCalls(ctx, c, scripts.callExpire, 5)
+	reply, err := s.runCalls(ctx, c, scripts.CallExpire, 5)
 	if err != nil {
 		return store.ExpiredCalls{}, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // openFeeds checks that this server can serve namespaces and that they can have feeds, and fills in errors.
@@ -40,7 +41,7 @@ func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thres
 	calls := make([]shardCall, c.shards)
 	for i, key := range c.all() {
 		calls[i] = shardCall{
-			namespace: c.namespace, shard: key, script: scripts.feedRecord,
+			namespace: c.namespace, shard: key, script: scripts.FeedRecord,
 			prepare: func(sides) (string, string, []any) {
 				return "", "fs", []any{
 					linkBase(), store.ChangesKept.Milliseconds(), t.Green.Milliseconds(), t.Yellow.Milliseconds(),
@@ -107,7 +108,7 @@ func (s *Store) sweepCalls(ctx context.Context, ns namespace, w *store.ChangesSw
 	}
 	for i, key := range ns.all() {
 		calls[i] = shardCall{
-			namespace: ns, shard: key, script: scripts.feedSweep, reads: true,
+			namespace: ns, shard: key, script: scripts.FeedSweep, reads: true,
 			prepare: func(has sides) (string, string, []any) {
 				return "def", s.feedLetters(ctx, ns, key, has), append([]any{linkBase()}, args...)
 			},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // ReadChanges implements [store.Store]: all in one round trip.
@@ -67,7 +68,7 @@ func (p *pendingRead) calls() []shardCall {
 			id = p.after[i].id
 		}
 		calls[i] = shardCall{
-			namespace: p.namespace, shard: key, script: scripts.feedRead, reads: true,
+			namespace: p.namespace, shard: key, script: scripts.FeedRead, reads: true,
 			prepare: func(sides) (string, string, []any) { return "fs", "", []any{id, p.limit()} },
 		}
 	}

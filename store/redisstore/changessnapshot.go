@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // SnapshotChanges implements [store.Store]. It reads the users of a shard and the end of its feed at one moment, and
@@ -34,7 +35,7 @@ func (s *Store) SnapshotChanges(ctx context.Context, name string, users []string
 	}
 	for i, key := range c.all() {
 		calls[i] = shardCall{
-			namespace: c.namespace, shard: key, script: scripts.feedSnapshot, reads: true,
+			namespace: c.namespace, shard: key, script: scripts.FeedSnapshot, reads: true,
 			prepare: func(sides) (string, string, []any) { return "df", "", slices.Clone(args[i]) },
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/clock"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 const (
@@ -97,7 +98,7 @@ func (s *Store) redisTime(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer cancel()
-	replies, err := s.runInts(ctx, scripts.time, 2, call{key: s.keys.registry()})
+	replies, err := s.runInts(ctx, scripts.Time, 2, call{key: s.keys.registry()})
 	if err != nil {
 		return time.Time{}, err
 	}

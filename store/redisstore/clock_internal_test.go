@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func TestClock(t *testing.T) {
 
 // TestMaxAhead: the scripts cannot read the contract.
 func TestMaxAhead(t *testing.T) {
-	source, err := luaFiles.ReadFile("clock.lua")
+	source, err := os.ReadFile("scripts/shared/clock.lua")
 	require.NoError(t, err)
 	require.Contains(t, string(source),
 		"\nlocal max_ahead = "+strconv.FormatInt(store.MaxAhead.Milliseconds(), 10)+"\n")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // CloseConnections implements [store.Store].
@@ -18,7 +19,7 @@ func (s *Store) CloseConnections(ctx context.Context, name, user string) error {
 		return err
 	}
 	defer cancel()
-	_, err = s.runOnKey(confirmed(ctx), scripts.closing, s.keys.closings(),
+	_, err = s.runOnKey(confirmed(ctx), scripts.Closing, s.keys.closings(),
 		name+" "+user, store.ClosingsKept.Milliseconds(), store.MaxClosings)
 	return err
 }
@@ -55,7 +56,7 @@ func (s *Store) readClosings(
 ) (all []store.Closing, next store.ClosingPlace, err error) {
 	next = after
 	for n := maxClosings; n == maxClosings; {
-		cmd, err := s.runOnKey(ctx, scripts.closings, s.keys.closings(), closingArgs(next)...)
+		cmd, err := s.runOnKey(ctx, scripts.Closings, s.keys.closings(), closingArgs(next)...)
 		if err != nil {
 			return nil, after, err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file keeps contacts: see docs/decisions/redis-keys.md.
@@ -204,7 +205,7 @@ func (s *Store) runContacts(
 		creates += "k"
 	}
 	cmd := s.runShards(confirmed(ctx), []shardCall{{
-		namespace: c.namespace, shard: c.of(owner), script: scripts.contacts,
+		namespace: c.namespace, shard: c.of(owner), script: scripts.Contacts,
 		prepare: func(sides) (string, string, []any) { return "k", creates, slices.Clone(args) },
 	}})[0]
 	if err := translate(cmd.Err()); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file deletes the contacts of owners who use nothing any longer: see docs/decisions/contacts.md.
@@ -94,7 +95,7 @@ func (s *Store) trimContacts(
 			owners = walkOwners
 		}
 		calls[i] = shardCall{
-			namespace: ns, shard: key, script: scripts.contactsTrim,
+			namespace: ns, shard: key, script: scripts.ContactsTrim,
 			prepare: func(sides) (string, string, []any) {
 				return "chp", "u", []any{
 					q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file records devices: see docs/decisions/redis-keys.md.
@@ -86,7 +87,7 @@ func (s *Store) sendDevices(ctx context.Context, d *pendingDevices, chunks []*ch
 	for i, c := range chunks {
 		creates := d.creates(c)
 		calls[i] = shardCall{
-			namespace: d.namespace, shard: c.key, script: scripts.devices,
+			namespace: d.namespace, shard: c.key, script: scripts.Devices,
 			prepare: func(has sides) (string, string, []any) {
 				return "dfhmpr", creates + s.feedLetters(ctx, d.namespace, c.key, has), d.args(c)
 			},

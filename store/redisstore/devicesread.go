@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // ReadDevices implements [store.Store].
@@ -22,7 +23,7 @@ func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserD
 		return devices, store.ErrNoDevices
 	}
 	cmd := s.runShards(ctx, []shardCall{{
-		namespace: c, shard: c.of(user), script: scripts.devicesRead, reads: true,
+		namespace: c, shard: c.of(user), script: scripts.DevicesRead, reads: true,
 		prepare: func(sides) (string, string, []any) { return "mr", "", []any{user} },
 	}})[0]
 	reply, err := cmd.Slice()

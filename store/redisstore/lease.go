@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"time"
+
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // Lease implements [store.Store].
@@ -12,7 +14,7 @@ func (s *Store) Lease(ctx context.Context, name string, ttl time.Duration) (bool
 		return false, err
 	}
 	defer cancel()
-	cmd, err := s.runOnKey(ctx, scripts.lease, s.keys.lease(name), s.holder, max(1, ttl.Milliseconds()))
+	cmd, err := s.runOnKey(ctx, scripts.Lease, s.keys.lease(name), s.holder, max(1, ttl.Milliseconds()))
 	if err != nil {
 		return false, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // List implements [store.Store].
@@ -78,7 +79,7 @@ func (s *Store) sources(ctx context.Context, ns namespace, q store.ListQuery) ([
 			calls = append(calls, c)
 		}
 	}
-	cmds, err := s.runAll(ctx, scripts.page, calls)
+	cmds, err := s.runAll(ctx, scripts.Page, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func (r *source) add(records []store.Record) {
 }
 
 func (l *listing) page(span lastseen.Range, args ...any) ([]store.Record, error) {
-	cmd, err := l.s.runOnKey(l.ctx, scripts.page, l.key, append([]any{l.size}, args...)...)
+	cmd, err := l.s.runOnKey(l.ctx, scripts.Page, l.key, append([]any{l.size}, args...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file compares the hashes of shards with the side keys that exist. See look.lua.
@@ -138,7 +140,7 @@ func (s *Store) compare(l *look) (*call, error) {
 	}
 	keep := !l.reads
 	return &call{
-		key: l.shard, script: scripts.look, others: append(others, l.sidesKey(l.shard)),
+		key: l.shard, script: scripts.Look, others: append(others, l.sidesKey(l.shard)),
 		args: []any{keep, "", "", letters, text},
 	}, nil
 }

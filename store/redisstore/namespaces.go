@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // ensure checks namespaces that are about to be written to, and registers those without a meta. The limit on namespaces
@@ -69,7 +70,7 @@ func (s *Store) writeNames(ctx context.Context, all []*candidate, limit int) err
 		for _, c := range part {
 			args = append(args, c.name)
 		}
-		replies, err := s.runInts(ctx, scripts.register, len(part), call{key: s.keys.registry(), args: args})
+		replies, err := s.runInts(ctx, scripts.Register, len(part), call{key: s.keys.registry(), args: args})
 		if err != nil {
 			return err
 		}
@@ -340,7 +341,7 @@ func (s *Store) anySays(ctx context.Context, ns namespace) (bool, error) {
 	calls := make([]shardCall, ns.shards)
 	for i, key := range ns.all() {
 		calls[i] = shardCall{
-			namespace: ns, shard: key, script: scripts.says, reads: true,
+			namespace: ns, shard: key, script: scripts.Says, reads: true,
 			prepare: func(sides) (string, string, []any) { return "d", "", []any{int64(now)} },
 		}
 	}

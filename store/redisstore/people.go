@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file records and reads what users say: see docs/decisions/people.md.
@@ -71,7 +72,7 @@ func (s *Store) say(
 		return ""
 	}
 	cmd := s.runShards(confirmed(ctx), []shardCall{{
-		namespace: c.namespace, shard: c.of(user), script: scripts.say,
+		namespace: c.namespace, shard: c.of(user), script: scripts.Say,
 		prepare: func(has sides) (string, string, []any) {
 			return "defhmpru", creates(has) + s.feedLetters(ctx, c.namespace, c.of(user), has), []any{
 				linkBase(), int64(at), user, string(said.Availability), said.Note, int64(said.Until),

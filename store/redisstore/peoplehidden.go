@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file keeps hidden users from creating a namespace that does not exist: see docs/decisions/people.md.
@@ -78,7 +79,7 @@ func newHiddenCheck(c *candidate, count int, item func(int) (lastseen.Instant, *
 			args = append(args, int64(time), user)
 		}
 		check.calls = append(check.calls, shardCall{
-			namespace: c.namespace, shard: chunk.key, script: scripts.hides, reads: true,
+			namespace: c.namespace, shard: chunk.key, script: scripts.Hides, reads: true,
 			prepare: func(sides) (string, string, []any) { return "hp", "", slices.Clone(args) },
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // Lookup implements [store.Store].
@@ -136,7 +137,7 @@ func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.R
 	for _, key := range ns.all() {
 		calls = append(calls, call{key: key, args: args})
 	}
-	shards, err := s.runInts(ctx, scripts.count, len(counts), calls...)
+	shards, err := s.runInts(ctx, scripts.Count, len(counts), calls...)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // Ready returns nil when pings are accepted: Redis' time is known, and Redis runs a script that writes but changes
@@ -57,7 +58,7 @@ func (s *Store) checkOwnKeys(ctx context.Context) error {
 
 // writeNothing does a write that changes nothing, and returns an error if that fails or would be lost.
 func (s *Store) writeNothing(ctx context.Context, client *redis.Client, key string) error {
-	err := translate(scripts.probe.Run(confirmed(ctx), client, []string{key}).Err())
+	err := translate(scripts.Probe.Run(confirmed(ctx), client, []string{key}).Err())
 	if err == nil {
 		err = checkPrimary(ctx, client)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file lists shared sets, which other programs write, too. There any member may have any score, and a millisecond
@@ -72,7 +73,7 @@ func (r *sharedSource) skipTo(at lastseen.Instant) {
 func (r *sharedSource) readMillisecond() error {
 	low, high := r.ns.bounds(*r.millisecond)
 	args := append([]any{r.size, direction(r.query.Order, r.rest), low, high}, r.after...)
-	cmd, err := r.s.runOnKey(r.ctx, scripts.millisecond, r.key, args...)
+	cmd, err := r.s.runOnKey(r.ctx, scripts.Millisecond, r.key, args...)
 	if err != nil {
 		return err
 	}

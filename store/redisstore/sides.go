@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file names the side keys of shards, and runs scripts that use them: see sides.lua and
@@ -250,7 +251,7 @@ func (s *Store) deleteShards(ctx context.Context, ns namespace, present any) err
 	calls := make([]shardCall, ns.shards)
 	for i, key := range ns.all() {
 		calls[i] = shardCall{
-			namespace: ns, shard: key, script: scripts.deleteShard, reads: true,
+			namespace: ns, shard: key, script: scripts.DeleteShard, reads: true,
 			prepare: func(sides) (string, string, []any) { return sideLetters, "", []any{present} },
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // Trim implements [store.Store]. If users may have devices, it takes several round trips: see maxDeviceTrim.
@@ -114,7 +115,7 @@ func (s *Store) trim(ctx context.Context, ns namespace, q store.TrimQuery, limit
 			continue
 		}
 		calls = append(calls, shardCall{
-			namespace: ns, shard: ns.shard(i), script: scripts.trim, reads: true,
+			namespace: ns, shard: ns.shard(i), script: scripts.Trim, reads: true,
 			prepare: func(sides) (string, string, []any) {
 				return "dfmru", "", []any{
 					q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),

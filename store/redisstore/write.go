@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // maxMembers bounds the members that are written in one round trip, and therefore its time.
@@ -172,9 +173,9 @@ func (c writeCmd) uses(left bool) string {
 
 // call returns the script for a chunk.
 func (c writeCmd) call(ctx context.Context, s *Store, left bool) shardCall {
-	run := shardCall{namespace: c.namespace, shard: c.key, script: scripts.ping}
+	run := shardCall{namespace: c.namespace, shard: c.key, script: scripts.Ping}
 	if left {
-		run.script = scripts.leave
+		run.script = scripts.Leave
 	}
 	run.prepare = func(has sides) (string, string, []any) {
 		appends := s.feedLetters(ctx, c.namespace, c.key, has)
@@ -321,7 +322,7 @@ func (s *Store) forgetUser(ctx context.Context, ns namespace, user string) error
 		return translate(s.client.ZRem(confirmed(ctx), shard, user).Err())
 	}
 	_, err := s.runShardsAll(confirmed(ctx), []shardCall{{
-		namespace: ns, shard: shard, script: scripts.feedForget, reads: true,
+		namespace: ns, shard: shard, script: scripts.FeedForget, reads: true,
 		prepare: func(has sides) (string, string, []any) {
 			return "defhmpr", s.feedLetters(ctx, ns, shard, has), []any{linkBase(), user}
 		},

@@ -1,0 +1,162 @@
+// Package scripts has the Lua scripts that run in Redis, in folders by what they are for. Each main file describes its
+// keys, arguments and reply. The other files are parts of several scripts. See docs/decisions/redis-keys.md.
+package scripts
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+//go:embed */*.lua
+var files embed.FS
+
+// The scripts of last-seen times.
+var (
+	Ping = sides(
+		text("shared/clock"), function("write_plain", text("presence/pingplain")), writeFeed(),
+		hide(), text("presence/ping"))
+	Leave = sides(
+		text("shared/clock"), function("write_plain", text("presence/leaveplain")), writeFeed(),
+		function("write_devices", text("feed/feed"), recordDevices()), hide(), text("presence/leave"))
+	Count       = redis.NewScript(text("presence/count"))
+	Page        = redis.NewScript(text("shared/bytes", "presence/lib", "presence/page"))
+	Millisecond = redis.NewScript(text("shared/bytes", "presence/lib", "presence/millisecond"))
+	Trim        = sides(
+		text("shared/clock", "shared/records", "shared/timetext", "shared/details", "presence/trim"))
+)
+
+// The scripts of servers.
+var (
+	Lease    = redis.NewScript(text("servers/lease"))
+	Time     = redis.NewScript(text("servers/time"))
+	Probe    = redis.NewScript(text("servers/probe"))
+	Register = redis.NewScript(text("servers/register"))
+	Closing  = redis.NewScript(text("shared/clock", "servers/closing"))
+	Closings = redis.NewScript(text("servers/closings"))
+)
+
+// The scripts of shards as a whole.
+var (
+	Look        = sides(text("shared/clock", "shared/look"))
+	DeleteShard = sides(text("shared/clock", "shared/timetext", "shared/details", "availability/anysays",
+		"availability/hiddendrop", "shared/deleteshard"))
+)
+
+// The scripts of changes feeds.
+var (
+	FeedForget = feed(
+		"shared/records", "shared/timetext", "shared/details", "availability/hiddendrop", "feed/feedforget")
+	FeedRecord   = feed("feed/feedrecord")
+	FeedRead     = sides(text("feed/feedread"))
+	FeedSnapshot = sides(text("feed/feedsnapshot"))
+	FeedSweep    = feed("shared/timetext", "shared/details", "shared/ends", "feed/feedsweep")
+)
+
+// The scripts of devices.
+var (
+	Devices = sides(
+		text("shared/clock"), function("write", text("feed/feed"), recordDevices()), hide(),
+		"local past = 5 + 3 * tonumber(ARGV[4])\n"+
+			"return note_missing(hidden_key and hide(write, 5, 3, 1, past) or write(ARGV))\n")
+	DevicesRead = sides(text("shared/records", "devices/devicesread"))
+)
+
+// The scripts of contacts.
+var (
+	Contacts     = sides(text("shared/clock", "contacts/contacts"))
+	ContactsTrim = sides(text("shared/clock", "availability/hidden", "contacts/contactstrim"))
+)
+
+// The scripts of availability.
+var (
+	Hides = sides(text("shared/clock", "availability/hidden", "availability/hides"))
+	Say   = sides(
+		text("shared/clock", "feed/feed", "shared/bytes", "shared/records", "shared/timetext", "shared/details",
+			"shared/ends", "availability/hidden", "availability/hiddendrop"),
+		function("leave_devices", devicesRule()), text("availability/say"))
+	Says = sides(
+		text("shared/clock", "shared/timetext", "shared/details", "availability/anysays", "availability/says"))
+)
+
+// The scripts of calls.
+var (
+	CallStart  = calls("calls/callchange", "calls/callstart")
+	CallStep   = calls("calls/callchange", "calls/callstep")
+	CallHear   = calls("calls/callchange", "calls/callhear")
+	CallRead   = calls("calls/callread")
+	CallExpire = calls("calls/callchange", "calls/callexpire")
+	CallCopies = calls("calls/callchange", "calls/callcopies")
+	CallForget = calls("calls/callchange", "calls/callforget")
+	InCall     = feed("shared/timetext", "shared/details", "shared/ends", "calls/incall")
+)
+
+// recordDevices records devices. It follows feed.lua.
+func recordDevices() string {
+	return text("shared/bytes", "shared/records", "shared/timetext", "shared/details") + devicesRule()
+}
+
+// devicesRule decides what becomes of devices. It follows records.lua and details.lua.
+func devicesRule() string {
+	return text("devices/devices", "devices/devicesmerge", "devices/devicesrule", "devices/devicessave")
+}
+
+// writeFeed is a function that records pings or leaves in a shard with a feed.
+func writeFeed() string {
+	return function("write_feed",
+		text("feed/feed", "shared/timetext", "shared/details", "feed/feeddescribe", "feed/feedwrite"))
+}
+
+// hide is the function of that name in hidden.lua. What it needs is made only if it is called.
+func hide() string {
+	return "local function hide(...)\n" + text("availability/hidden") + "return hide(...)\nend\n"
+}
+
+// function returns a function in Lua that does what sources do, with arguments of its own.
+func function(name string, sources ...string) string {
+	return "local function " + name + "(ARGV)\n" + strings.Join(sources, "") + "end\n"
+}
+
+// sides returns a script that begins with sides.lua and the limits of the contract.
+func sides(sources ...string) *redis.Script {
+	limits := fmt.Sprintf("local max_changes, changes_kept, max_sweep, max_sweep_instant = %d, %d, %d, %d\n"+
+		"local sweep_takeover, sweep_takeover_others = %d, %d\n"+
+		"local max_devices, max_ends, hidden_kept = %d, %d, %d\n",
+		store.MaxChanges, store.ChangesKept.Milliseconds(), store.MaxSweep, store.MaxSweepInstant,
+		store.SweepTakeover.Milliseconds(), store.SweepTakeoverOthers.Milliseconds(),
+		lastseen.MaxDevices, store.MaxEnds, store.HiddenKept.Milliseconds())
+	return redis.NewScript(text("shared/sides") + limits + strings.Join(sources, ""))
+}
+
+// feed returns a script for a shard that may have a changes feed.
+func feed(names ...string) *redis.Script {
+	return sides(text("shared/clock", "feed/feed"), text(names...))
+}
+
+// calls returns a script that begins with the limits of calls and with calls.lua.
+func calls(names ...string) *redis.Script {
+	limits := fmt.Sprintf("local max_call_batch, max_call_gap, calls_kept = %d, %d, %d\n"+
+		"local max_calls_of_user, max_calls = %d, %d\n",
+		store.MaxCallBatch, store.MaxCallGap.Milliseconds(), store.CallsKept.Milliseconds(),
+		store.MaxCallsOfUser, store.MaxCalls)
+	return redis.NewScript(limits +
+		text("shared/clock", "calls/callrule", "shared/timetext", "calls/calltext", "calls/calls") + text(names...))
+}
+
+// text returns the text of files, one after the other. The names are without their extension.
+func text(names ...string) string {
+	var all strings.Builder
+	for _, name := range names {
+		source, err := files.ReadFile(name + ".lua")
+		if err != nil {
+			panic(err) // a misspelt name above
+		}
+		all.Write(source)
+	}
+	return all.String()
+}
