@@ -30,8 +30,13 @@ func arrows() map[string][]string {
 		"store":                    {""},
 		"store/clock":              {""},
 		"store/signals":            {"store"},
-		"store/redisstore":         {"", "store", "store/clock", "store/signals", "store/redisstore/scripts"},
-		"store/redisstore/scripts": {"", "store"},
+		"store/redisstore": {
+			"", "store", "store/clock", "store/signals",
+			"store/redisstore/redisclient", "store/redisstore/replica", "store/redisstore/scripts",
+		},
+		"store/redisstore/redisclient": {"", "store", "store/clock", "store/redisstore/scripts"},
+		"store/redisstore/replica":     {"", "store", "store/redisstore/redisclient"},
+		"store/redisstore/scripts":     {"", "store"},
 		"store/filestore":          {"", "store", "store/clock", "store/signals"},
 		"store/coalesce":           {"", "store"},
 		"store/feed":               {"", "store"},
@@ -317,9 +322,9 @@ func sizes() map[string]int {
 		"files in api":              99,
 		"files in cmd/lastseen":     29,
 		"files in store/filestore":  41,
-		"files in store/redisstore": 53,
+		"files in store/redisstore": 40,
 		"tests in api":              72,
-		"tests in store/redisstore": 53,
+		"tests in store/redisstore": 50,
 	}
 }
 

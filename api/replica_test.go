@@ -218,10 +218,10 @@ func TestReplicaFallbackCountsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
 	require.NoError(t, client.Set(ctx, keys[0], 0, 0).Err())
-	before := r.redis.ReplicaStats().Behind
+	before := r.redis.Replicas().Stats().Behind
 	response, replica := r.read("read", "GET", "/chat/users/alice", "")
 	require.Equal(t, http.StatusOK, response.status, response.body)
 	require.False(t, replica)
-	require.Equal(t, before+1, r.redis.ReplicaStats().Behind)
+	require.Equal(t, before+1, r.redis.Replicas().Stats().Behind)
 	require.EqualValues(t, 1, most.Load())
 }

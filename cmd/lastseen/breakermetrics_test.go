@@ -13,6 +13,7 @@ import (
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -31,11 +32,11 @@ func TestBreakerMetrics(t *testing.T) {
 		return err
 	}
 	require.ErrorIs(t, ping(), store.ErrUnavailable)
-	require.Positive(t, s.WaitFailures())
+	require.Positive(t, s.Client().WaitFailures())
 	server.Stop(t)
 	require.Eventually(t, func() bool {
 		_ = ping()
-		return s.BreakersOpened() == 1 && s.Breakers()[0].State == redisstore.BreakerOpen
+		return s.Client().BreakersOpened() == 1 && s.Client().Breakers()[0].State == redisclient.BreakerOpen
 	}, time.Minute, time.Millisecond)
 	text := `# HELP lastseen_breaker_opened_total How often a circuit breaker opened.
 # TYPE lastseen_breaker_opened_total counter

@@ -71,12 +71,12 @@ func (m storeMetrics) batched(s *redisstore.Store, calls *observe.Calls, o coale
 	}
 	m.clock(s.ClockStats)
 	m.gauge("clock_offset_seconds", "Redis' clock minus this machine's clock.",
-		func() float64 { return s.ClockOffset().Seconds() })
+		func() float64 { return s.Client().Clock.Offset().Seconds() })
 	const connections = "Connections to Redis by state."
 	m.gauge("redis_connections", connections,
-		func() float64 { total, idle := s.Connections(); return float64(total - idle) }, "state", "active")
+		func() float64 { total, idle := s.Client().Connections(); return float64(total - idle) }, "state", "active")
 	m.gauge("redis_connections", connections,
-		func() float64 { _, idle := s.Connections(); return float64(idle) }, "state", "idle")
+		func() float64 { _, idle := s.Client().Connections(); return float64(idle) }, "state", "idle")
 	m.breakers(s)
 	m.signals(s)
 	m.replicas(s)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,17 @@ func (a *agreements) load(name string) agreement {
 // keepAgreed is the number of rounds for which an unused namespace is remembered: an hour. Other servers remove
 // namespaces, and new ones come.
 const keepAgreed = int64(time.Hour / sampleEvery)
+
+// expire returns a function that begins a round, except the first time.
+func (a *agreements) expire() func(context.Context) {
+	begun := false
+	return func(context.Context) {
+		if begun {
+			a.nextRound()
+		}
+		begun = true
+	}
+}
 
 // nextRound begins a round, in which namespaces are checked again.
 func (a *agreements) nextRound() {

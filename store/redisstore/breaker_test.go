@@ -11,16 +11,17 @@ import (
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // untilOpen calls until a circuit breaker opened.
 func untilOpen(t *testing.T, s *redisstore.Store, call func() error) {
 	t.Helper()
-	opened := s.BreakersOpened()
+	opened := s.Client().BreakersOpened()
 	require.Eventually(t, func() bool {
 		_ = call()
-		return s.BreakersOpened() > opened
+		return s.Client().BreakersOpened() > opened
 	}, longTimeout, time.Millisecond)
 }
 
@@ -39,7 +40,7 @@ func TestReadyAgainWithoutTraffic(t *testing.T) {
 		require.ErrorIs(t, ready(), store.ErrUnavailable, name)
 		fault.end(t)
 		untilSuccess(t, ready)
-		require.Equal(t, redisstore.BreakerClosed, s.Breakers()[0].State)
+		require.Equal(t, redisclient.BreakerClosed, s.Client().Breakers()[0].State)
 	}
 }
 
@@ -60,8 +61,8 @@ func TestRepliesDoNotOpenABreaker(t *testing.T) {
 		_, err = s.Lookup(cancelled, "chat", []string{"alice"})
 		require.ErrorIs(t, err, context.Canceled)
 	}
-	require.Zero(t, s.BreakersOpened())
-	require.Equal(t, []redisstore.Breaker{{Server: server.Addr}}, s.Breakers())
+	require.Zero(t, s.Client().BreakersOpened())
+	require.Equal(t, []redisclient.Breaker{{Server: server.Addr}}, s.Client().Breakers())
 }
 
 // TestBreakerOfOnePrimary checks that the breaker of a primary that hangs refuses no calls to the others.
@@ -83,8 +84,8 @@ func TestBreakerOfOnePrimary(t *testing.T) {
 	for _, namespace := range where[false] {
 		untilSuccess(t, func() error { return ping(s, namespace, "bob") })
 	}
-	for _, b := range s.Breakers() {
-		require.Equal(t, b.Server != away.Addr, b.State == redisstore.BreakerClosed, b)
+	for _, b := range s.Client().Breakers() {
+		require.Equal(t, b.Server != away.Addr, b.State == redisclient.BreakerClosed, b)
 	}
 	require.Eventually(t, func() bool { // a probe gets another error
 		err := ping(s, "n0", "bob")

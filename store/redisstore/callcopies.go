@@ -27,7 +27,7 @@ const (
 // confirmed can be an old value, which replaced a newer one of another server.
 func (s *Store) copyInCalls(ctx context.Context, c *candidate, noted any) (done bool) {
 	left, err := readInCalls(noted)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), copyTimeouts*s.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), copyTimeouts*s.client.Timeout)
 	defer cancel()
 	for attempt := 0; len(left) > 0 && err == nil && attempt < copyAttempts; attempt++ {
 		if err = s.setInCalls(ctx, c, left); err == nil {

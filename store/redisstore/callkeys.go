@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
 // This file names the keys of calls, and keeps the list of namespaces with calls: see docs/decisions/calls.md.
@@ -35,7 +36,7 @@ func (n namespace) outbox() string   { return n.companion("calloutbox", n.shard(
 func (s *Store) openCalls(
 	ctx context.Context, name string,
 ) (context.Context, context.CancelFunc, *candidate, error) {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -58,11 +59,11 @@ func (s *Store) runCalls(
 	ctx context.Context, c *candidate, script *redis.Script, n int, args ...any,
 ) ([]any, error) {
 	keys := c.callKeys()
-	cmd, err := s.runOn(ctx, script, call{key: keys[0], others: keys[1:], args: args})
+	cmd, err := s.client.RunCall(ctx, script, redisclient.Call{Key: keys[0], Others: keys[1:], Args: args})
 	if err != nil {
 		return nil, err
 	}
-	reply, err := sliceOf(cmd.Val(), -1)
+	reply, err := redisclient.Slice(cmd.Val(), -1)
 	if err != nil || len(reply) == 0 || len(reply) > n+1 {
 		return nil, fmt.Errorf("unexpected script reply %T of %d elements instead of %d", cmd.Val(), len(reply), n+1)
 	}
@@ -84,7 +85,7 @@ func (s *Store) listCalls(ctx context.Context, c *candidate) error {
 		return nil
 	}
 	if err := s.client.ZAdd(ctx, s.keys.calling(), redis.Z{Member: c.name}).Err(); err != nil {
-		return translate(err)
+		return redisclient.Translate(err)
 	}
 	s.agreements.setCalls(c.name, true)
 	return nil
@@ -102,7 +103,7 @@ func (s *Store) mayHaveCalls(ctx context.Context, ns namespace) (bool, error) {
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}
-	return err == nil, translate(err)
+	return err == nil, redisclient.Translate(err)
 }
 
 // unlistCalls removes a namespace from the list that has no calls. Another server may begin one at any point: if none
@@ -116,7 +117,7 @@ func (s *Store) unlistCalls(ctx context.Context, c *candidate) {
 	pipe := s.client.Pipeline()
 	cmds := []*redis.IntCmd{pipe.Exists(ctx, c.calls()), pipe.Exists(ctx, c.outbox())}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
-	if n, err := sum(cmds); err != nil || n > 0 {
+	if n, err := redisclient.Sum(cmds); err != nil || n > 0 {
 		s.keepListed(ctx, c)
 	}
 }

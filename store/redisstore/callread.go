@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -20,13 +21,13 @@ func (s *Store) readCalls(ctx context.Context, c *candidate, args ...any) ([]las
 	if err != nil {
 		return nil, err
 	}
-	elements, err := sliceOf(reply[0], -1)
+	elements, err := redisclient.Slice(reply[0], -1)
 	if err != nil {
 		return nil, err
 	}
 	calls, read := make([]lastseen.Call, len(elements)), map[string]lastseen.Call{}
 	for i, element := range elements {
-		values, err := sliceOf(element, -1)
+		values, err := redisclient.Slice(element, -1)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +49,7 @@ func (s *Store) readCalls(ctx context.Context, c *candidate, args ...any) ([]las
 
 // readCallSteps reads the steps of a reply: see step_reply in calls.lua.
 func readCallSteps(reply any) (steps []store.CallStep, err error) {
-	elements, err := sliceOf(reply, -1)
+	elements, err := redisclient.Slice(reply, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func readCallSteps(reply any) (steps []store.CallStep, err error) {
 }
 
 func readCallStep(reply any) (step store.CallStep, err error) {
-	values, err := sliceOf(reply, 3)
+	values, err := redisclient.Slice(reply, 3)
 	if err != nil {
 		return store.CallStep{}, err
 	}
@@ -75,7 +76,7 @@ func readCallStep(reply any) (step store.CallStep, err error) {
 
 // readInCalls reads what has to be copied: user, until, user, until, ….
 func readInCalls(reply any) (all []inCall, err error) {
-	values, err := sliceOf(reply, -1)
+	values, err := redisclient.Slice(reply, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func readHeard(reply []any, users int) (h store.HeardCalls, err error) {
 	if h.Steps, err = readCallSteps(reply[0]); err != nil {
 		return store.HeardCalls{}, err
 	}
-	values, err := sliceOf(reply[1], 3*users)
+	values, err := redisclient.Slice(reply[1], 3*users)
 	if err != nil {
 		return store.HeardCalls{}, err
 	}
@@ -124,7 +125,7 @@ func readExpired(reply []any) (expired store.ExpiredCalls, err error) {
 
 // readCallView reads a call as scripts return it: see view in calls.lua.
 func readCallView(reply any) (c lastseen.Call, unreachable bool, err error) {
-	values, err := sliceOf(reply, 4)
+	values, err := redisclient.Slice(reply, 4)
 	if err != nil {
 		return c, false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -20,7 +21,7 @@ func (s *Store) forgetCalls(ctx context.Context, ns namespace, user string) erro
 		return c.err
 	}
 	for more := true; more; {
-		reply, err := s.runCalls(confirmed(ctx), c, scripts.CallForget, 2, user)
+		reply, err := s.runCalls(redisclient.Confirmed(ctx), c, scripts.CallForget, 2, user)
 		if err != nil {
 			return err
 		}
@@ -38,7 +39,7 @@ func (s *Store) deleteCalls(ctx context.Context, ns namespace) error {
 		return nil
 	}
 	if err := s.client.ZRem(ctx, s.keys.calling(), ns.name).Err(); err != nil {
-		return translate(err)
+		return redisclient.Translate(err)
 	}
 	pipe := s.client.Pipeline()
 	pipe.Unlink(ctx, ns.callsDue())
@@ -48,5 +49,5 @@ func (s *Store) deleteCalls(ctx context.Context, ns namespace) error {
 		}
 	}
 	_, err := pipe.Exec(ctx)
-	return translate(err)
+	return redisclient.Translate(err)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -55,7 +56,7 @@ func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (st
 			return store.CallStep{}, err
 		}
 	}
-	reply, err := s.runCalls(confirmed(ctx), c, scripts.CallStart, 3,
+	reply, err := s.runCalls(redisclient.Confirmed(ctx), c, scripts.CallStart, 3,
 		n.ID, nonce(), n.From, n.To, n.FromDevice, max(1, n.Ring.Milliseconds()), max(1, n.Quiet.Milliseconds()),
 		n.Shown, n.CalleeHidden, n.App, n.Key, n.Digest,
 		n.CalleeUnavailable)
@@ -91,7 +92,7 @@ func (s *Store) StepCall(ctx context.Context, name string, a store.CallAct) (sto
 		return store.CallStep{}, err
 	}
 	defer cancel()
-	reply, err := s.runCalls(confirmed(ctx), c, scripts.CallStep, 2,
+	reply, err := s.runCalls(redisclient.Confirmed(ctx), c, scripts.CallStep, 2,
 		a.ID, nonce(), a.User, a.Device, string(a.Action), a.App)
 	if err != nil {
 		return store.CallStep{}, err
@@ -193,7 +194,7 @@ func (s *Store) ReadCalls(ctx context.Context, name string, users []string) ([]l
 
 // CallNamespaces implements [store.Store].
 func (s *Store) CallNamespaces(ctx context.Context, after string, limit int) ([]string, error) {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return nil, err
 	}

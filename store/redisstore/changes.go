@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -26,7 +27,7 @@ func (s *Store) openFeeds(ctx context.Context, all []*candidate) {
 
 // RecordChanges implements [store.Store].
 func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thresholds) error {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thres
 
 // SweepChanges implements [store.Store].
 func (s *Store) SweepChanges(caller context.Context, sweeps []*store.ChangesSweep) {
-	ctx, cancel, err := s.begin(caller, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(caller, 2*s.client.Timeout)
 	if err != nil {
 		for _, w := range sweeps {
 			w.Err = err
@@ -94,7 +95,7 @@ const maxSweeps = 32
 // runSweeps is runShards with a deadline for each part.
 func (s *Store) runSweeps(ctx context.Context, calls []shardCall) (cmds []*redis.Cmd) {
 	for part := range slices.Chunk(calls, maxSweeps) {
-		ctx, cancel := context.WithTimeout(ctx, 2*s.timeout)
+		ctx, cancel := context.WithTimeout(ctx, 2*s.client.Timeout)
 		cmds = append(cmds, s.runShards(ctx, part)...)
 		cancel()
 	}
@@ -129,7 +130,7 @@ func readSweep(w *store.ChangesSweep, cmd *redis.Cmd) {
 	switch {
 	case w.Err != nil:
 	case err != nil:
-		w.Err = translate(err)
+		w.Err = redisclient.Translate(err)
 	case len(reply) == 0:
 		w.Err = store.ErrNotRecorded
 	case len(reply) != 6:

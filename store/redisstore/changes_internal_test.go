@@ -14,6 +14,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -68,11 +69,15 @@ func TestSideKeys(t *testing.T) {
 // TestCheckWithoutMetas: while the metas of a Cluster cannot be read, a server serves the namespaces that it knows.
 func TestCheckWithoutMetas(t *testing.T) {
 	s := &Store{
-		client: redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, MaxRetries: -1}),
-		keys:   keyspace{prefix: "presence:", shards: 1},
+		client: &redisclient.Client{
+			UniversalClient: redis.NewClusterClient(&redis.ClusterOptions{
+				Addrs: []string{"127.0.0.1:1"}, MaxRetries: -1,
+			}),
+			Timeout: time.Minute,
+		},
+		keys: keyspace{prefix: "presence:", shards: 1},
 	}
-	s.timeout = time.Minute
-	defer s.client.Close()
+	defer s.client.UniversalClient.Close()
 	s.agreements.confirm("chat")
 	c := &candidate{namespace: s.keys.namespace("chat")}
 	s.checkMetas(context.Background(), []*candidate{c})

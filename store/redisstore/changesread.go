@@ -9,12 +9,13 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // ReadChanges implements [store.Store]: all in one round trip.
 func (s *Store) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
-	ctx, cancel, err := s.begin(ctx, s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		for _, r := range reads {
 			r.Err = err
@@ -114,7 +115,7 @@ func (p *pendingRead) finish(cmds []*redis.Cmd) {
 func (p *pendingRead) readShard(shard int, cmd *redis.Cmd) error {
 	reply, err := cmd.Slice()
 	if err != nil {
-		return translate(err)
+		return redisclient.Translate(err)
 	}
 	if len(reply) == 0 {
 		return store.ErrNotRecorded
@@ -129,7 +130,7 @@ func (p *pendingRead) readShard(shard int, cmd *redis.Cmd) error {
 	if p.after != nil {
 		at = p.after[shard]
 	}
-	entries, err := sliceOf(reply[3], -1)
+	entries, err := redisclient.Slice(reply[3], -1)
 	if err != nil {
 		return err
 	}

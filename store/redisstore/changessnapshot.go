@@ -11,13 +11,14 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // SnapshotChanges implements [store.Store]. It reads the users of a shard and the end of its feed at one moment, and
 // all shards in one round trip.
 func (s *Store) SnapshotChanges(ctx context.Context, name string, users []string) (store.Snapshot, error) {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return store.Snapshot{}, err
 	}
@@ -99,7 +100,7 @@ func readSnapshot(s *store.Snapshot, c *candidate, shard int, index []int, cmd *
 func readUsers(reply []any, n int) (scores, texts []any, err error) {
 	lists := [2][]any{}
 	for i, part := range reply {
-		values, err := sliceOf(part, -1)
+		values, err := redisclient.Slice(part, -1)
 		if err != nil {
 			return nil, nil, err
 		}

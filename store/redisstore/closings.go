@@ -9,17 +9,18 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // CloseConnections implements [store.Store].
 func (s *Store) CloseConnections(ctx context.Context, name, user string) error {
-	ctx, cancel, err := s.begin(ctx, s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	_, err = s.runOnKey(confirmed(ctx), scripts.Closing, s.keys.closings(),
+	_, err = s.client.Run(redisclient.Confirmed(ctx), scripts.Closing, s.keys.closings(),
 		name+" "+user, store.ClosingsKept.Milliseconds(), store.MaxClosings)
 	return err
 }
@@ -34,7 +35,7 @@ const noClosing store.ClosingPlace = "0"
 func (s *Store) Closings(
 	ctx context.Context, after store.ClosingPlace,
 ) (all []store.Closing, next store.ClosingPlace, err error) {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return nil, after, err
 	}
@@ -56,7 +57,7 @@ func (s *Store) readClosings(
 ) (all []store.Closing, next store.ClosingPlace, err error) {
 	next = after
 	for n := maxClosings; n == maxClosings; {
-		cmd, err := s.runOnKey(ctx, scripts.Closings, s.keys.closings(), closingArgs(next)...)
+		cmd, err := s.client.Run(ctx, scripts.Closings, s.keys.closings(), closingArgs(next)...)
 		if err != nil {
 			return nil, after, err
 		}
@@ -83,7 +84,7 @@ func (s *Store) readClosings(
 func (s *Store) markClosings(ctx context.Context, newest store.ClosingPlace) bool {
 	score, _, _ := strings.Cut(string(newest), " ")
 	at, _ := strconv.ParseFloat(score, 64)
-	now, err := s.clock.read(ctx)
+	now, err := s.client.Clock.Read(ctx)
 	due := err == nil && at < float64(now.Add(-store.ClosingsKept/2))
 	return due && s.CloseConnections(ctx, "", nonce()) == nil // one that differs from a mark that was lost just now
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -62,7 +63,7 @@ const maxContactsScript = 500
 func (s *Store) changeContacts(
 	ctx context.Context, name, owner, task string, add, remove []string,
 ) (large bool, err error) {
-	ctx, cancel, c, err := s.beginContacts(ctx, 2*s.timeout, name, len(add))
+	ctx, cancel, c, err := s.beginContacts(ctx, 2*s.client.Timeout, name, len(add))
 	if err != nil {
 		return false, err
 	}
@@ -141,7 +142,7 @@ const (
 
 // beginMany waits until a large change can begin.
 func (s *Store) beginMany(ctx context.Context) (end func(), err error) {
-	waiting, cancel := context.WithTimeout(ctx, s.timeout)
+	waiting, cancel := context.WithTimeout(ctx, s.client.Timeout)
 	defer cancel()
 	select {
 	case s.manyContacts <- struct{}{}:
@@ -155,7 +156,7 @@ func (s *Store) beginMany(ctx context.Context) (end func(), err error) {
 func (s *Store) beginContacts(
 	ctx context.Context, timeout time.Duration, name string, adds int,
 ) (context.Context, context.CancelFunc, *candidate, error) {
-	ctx, cancel, err := s.begin(ctx, timeout)
+	ctx, cancel, err := s.client.Begin(ctx, timeout)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -198,17 +199,17 @@ func (s *Store) runContacts(
 			args = append(args, &ids[i])
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*s.client.Timeout)
 	defer cancel()
 	creates := "cu"
 	if task.mark != "" {
 		creates += "k"
 	}
-	cmd := s.runShards(confirmed(ctx), []shardCall{{
+	cmd := s.runShards(redisclient.Confirmed(ctx), []shardCall{{
 		namespace: c.namespace, shard: c.of(owner), script: scripts.Contacts,
 		prepare: func(sides) (string, string, []any) { return "k", creates, slices.Clone(args) },
 	}})[0]
-	if err := translate(cmd.Err()); err != nil {
+	if err := redisclient.Translate(cmd.Err()); err != nil {
 		s.agreements.recheck(c.name) // see record
 		return 0, err
 	}
@@ -219,7 +220,7 @@ func (s *Store) runContacts(
 	case reply[1] == tooManyContacts:
 		return 0, store.ErrTooManyContacts
 	case reply[0] == 1:
-		s.register(confirmed(ctx), []*candidate{c}, 0)
+		s.register(redisclient.Confirmed(ctx), []*candidate{c}, 0)
 	}
 	return reply[1], c.err
 }
@@ -245,7 +246,7 @@ func (s *Store) ListContacts(ctx context.Context, name, owner, after string, lim
 }
 
 func (s *Store) contactsPage(ctx context.Context, ns namespace, owner, after string, limit int) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*s.client.Timeout)
 	defer cancel()
 	low, high := contactsAfter(owner, after)
 	page := redis.ZRangeArgs{
@@ -255,7 +256,7 @@ func (s *Store) contactsPage(ctx context.Context, ns namespace, owner, after str
 	for i, member := range members {
 		members[i] = member[len(memberOf(owner, "")):]
 	}
-	return members, translate(err)
+	return members, redisclient.Translate(err)
 }
 
 // AreContacts implements [store.Store]: all in one round trip.
@@ -280,7 +281,7 @@ func (s *Store) AreContacts(ctx context.Context, name string, pairs []store.Cont
 	for i, c := range chunks {
 		scores, err := cmds[i].Slice() // all are 0; ZMScore would return 0 for nil, too
 		if err != nil {
-			return nil, translate(err)
+			return nil, redisclient.Translate(err)
 		}
 		for k, at := range c.index {
 			are[at] = scores[k] != nil
@@ -308,7 +309,7 @@ func (s *Store) forgetContacts(ctx context.Context, ns namespace, owner string) 
 	}
 	n, err := s.client.Exists(ctx, ns.sideKey(ns.of(owner), 'c')).Result()
 	if err != nil || n == 0 {
-		return translate(err)
+		return redisclient.Translate(err)
 	}
 	return s.SetContacts(ctx, ns.name, owner, nil)
 }

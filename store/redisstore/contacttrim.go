@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -118,7 +119,7 @@ func (s *Store) trimContacts(
 }
 
 func readContactsTrimmed(q store.TrimQuery, cmd *redis.Cmd) (contactsTrimmed, error) {
-	reply, err := sliceOf(cmd.Val(), 7)
+	reply, err := redisclient.Slice(cmd.Val(), 7)
 	if err != nil {
 		return contactsTrimmed{}, err
 	}

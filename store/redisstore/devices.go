@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -19,7 +20,7 @@ import (
 func (s *Store) RecordDevices(
 	ctx context.Context, name string, window time.Duration, batch []store.DeviceSighting,
 ) ([]lastseen.State, error) {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func (s *Store) RecordDevices(
 	if s.admit(ctx, []*candidate{&d.candidate}); d.err != nil {
 		return nil, d.err
 	}
-	if s.writeDevices(confirmed(ctx), d); d.err != nil {
+	if s.writeDevices(redisclient.Confirmed(ctx), d); d.err != nil {
 		s.agreements.recheck(name) // see record
 		return nil, d.err
 	}
@@ -94,7 +95,7 @@ func (s *Store) sendDevices(ctx context.Context, d *pendingDevices, chunks []*ch
 		}
 	}
 	for i, cmd := range s.runShards(ctx, calls) {
-		err := translate(cmd.Err())
+		err := redisclient.Translate(cmd.Err())
 		if err == nil {
 			err = s.readDeviceStates(d, chunks[i], cmd)
 		}
@@ -167,7 +168,7 @@ func saidOf(header string, item *store.DeviceSighting) string {
 
 // readDeviceStates reads the reply to a chunk.
 func (s *Store) readDeviceStates(d *pendingDevices, c *chunk, cmd *redis.Cmd) error {
-	parts, err := sliceOf(cmd.Val(), -1)
+	parts, err := redisclient.Slice(cmd.Val(), -1)
 	if err != nil {
 		return err
 	}
@@ -184,7 +185,7 @@ func (s *Store) readDeviceStates(d *pendingDevices, c *chunk, cmd *redis.Cmd) er
 		}
 		return nil
 	}
-	scores, err := sliceOf(parts[1], len(c.index))
+	scores, err := redisclient.Slice(parts[1], len(c.index))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserD
 	}})[0]
 	reply, err := cmd.Slice()
 	if err != nil || len(reply) == 0 {
-		return devices, translate(err)
+		return devices, redisclient.Translate(err)
 	}
 	if devices.State, err = c.stateOfReply(reply[0]); err != nil || !devices.State.Known() {
 		return devices, err
@@ -53,7 +54,7 @@ func (s *Store) readRecords(ns namespace, user string, reply []any) (d lastseen.
 		s.warnOfRecords(ns, user)
 		return lastseen.Devices{}, nil, nil
 	}
-	metas, err = sliceOf(reply[1], len(d.Records))
+	metas, err = redisclient.Slice(reply[1], len(d.Records))
 	return d, metas, err
 }
 

@@ -27,9 +27,6 @@ func (s *Store) ConfirmNames(ctx context.Context) { s.confirmNames(ctx) }
 // Monitor checks after the servers, as it does every sampleEvery.
 func (s *Store) Monitor(ctx context.Context) { s.monitor(ctx) }
 
-// TryWriting checks that each server takes writes, as Monitor does.
-func (s *Store) TryWriting(ctx context.Context) []error { return s.forEachPrimary(ctx, s.writeNothing) }
-
 // ShardOf returns the key of the shard that has a user.
 func ShardOf(s *Store, namespace, user string) string { return s.keys.namespace(namespace).of(user) }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -57,16 +58,16 @@ func testFault(t *testing.T, toxic string, opens bool) {
 	}
 	calling.Wait()
 	require.NoError(t, load.wrong())
-	require.True(t, !opens || s.BreakersOpened() > 0)
+	require.True(t, !opens || s.Client().BreakersOpened() > 0)
 	t.Logf("%d calls, %d of them succeeded; the slowest took %v; %d goroutines, %d before", load.made.Load(),
 		load.succeeded.Load(), time.Duration(load.slowest.Load()), peak, before)
 	require.Less(t, time.Duration(load.slowest.Load()), 50*timeout, "documented are two timeouts")
 	require.Less(t, peak, before+callers+400, "some for each connection, in the proxy too")
 
 	heal()
-	closed := []redisstore.Breaker{{Server: proxy.Listen, State: redisstore.BreakerClosed}}
+	closed := []redisclient.Breaker{{Server: proxy.Listen, State: redisclient.BreakerClosed}}
 	require.Eventually(t, func() bool {
-		return ping(s, "chat", "alice") == nil && slices.Equal(closed, s.Breakers())
+		return ping(s, "chat", "alice") == nil && slices.Equal(closed, s.Client().Breakers())
 	}, longTimeout, time.Millisecond)
 	load.requireAll()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
 // This file is about places in changes feeds, and the rights that feeds need: see docs/decisions/redis-keys.md.
@@ -80,8 +81,8 @@ func (s *Store) mayAppend(ctx context.Context, ns namespace, shard string) bool 
 func (s *Store) checkFeedRights(ctx context.Context) {
 	var missing error
 	failed := false
-	for _, err := range s.forEachPrimary(ctx, s.tryFeed) {
-		reply := replyError(err)
+	for _, err := range s.client.ForEachPrimary(ctx, s.tryFeed) {
+		reply := redisclient.ReplyError(err)
 		switch {
 		case err == nil:
 		case strings.HasPrefix(reply, "NOPERM") || strings.HasPrefix(reply, "unknown command"):
@@ -100,7 +101,7 @@ func (s *Store) checkFeedRights(ctx context.Context) {
 	default:
 		s.feedRights.Store(rightsGranted)
 	}
-	s.log.logOnce(slog.LevelError, topic{s.url, "feeds"}, value,
+	s.client.Log.LogOnce(slog.LevelError, s.client.Name, "feeds", value,
 		"the user of this Redis lacks rights: there are no changes feeds; allow "+feedRights, "error", missing)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -64,28 +65,28 @@ type source struct {
 
 // sources opens every range in every shard and reads the first pages, in one round trip.
 func (s *Store) sources(ctx context.Context, ns namespace, q store.ListQuery) ([]store.Source, error) {
-	var calls []call
+	var calls []redisclient.Call
 	var all []store.Source
 	for _, key := range ns.all() {
 		shard := s.listing(ctx, ns, key, q)
-		c := call{key: key, args: []any{shard.size}}
+		c := redisclient.Call{Key: key, Args: []any{shard.size}}
 		for _, span := range q.Ranges {
 			if args, ok := ns.pageArgs(q, span); ok {
-				c.args = append(c.args, args...)
+				c.Args = append(c.Args, args...)
 				all = append(all, &source{shard, span})
 			}
 		}
-		if len(c.args) > 1 {
+		if len(c.Args) > 1 {
 			calls = append(calls, c)
 		}
 	}
-	cmds, err := s.runAll(ctx, scripts.Page, calls)
+	cmds, err := s.client.RunAll(ctx, scripts.Page, calls)
 	if err != nil {
 		return nil, err
 	}
 	next := 0
 	for _, cmd := range cmds {
-		replies, err := sliceOf(cmd.Val(), -1)
+		replies, err := redisclient.Slice(cmd.Val(), -1)
 		if err != nil {
 			return nil, err
 		}
@@ -160,11 +161,11 @@ func (r *source) add(records []store.Record) {
 }
 
 func (l *listing) page(span lastseen.Range, args ...any) ([]store.Record, error) {
-	cmd, err := l.s.runOnKey(l.ctx, scripts.Page, l.key, append([]any{l.size}, args...)...)
+	cmd, err := l.s.client.Run(l.ctx, scripts.Page, l.key, append([]any{l.size}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	replies, err := sliceOf(cmd.Val(), 1)
+	replies, err := redisclient.Slice(cmd.Val(), 1)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func (l *listing) page(span lastseen.Range, args ...any) ([]store.Record, error)
 
 // recordsOf reads {member, score, …} from a script's reply, and puts them in the order of the list.
 func (l *listing) recordsOf(reply any, span lastseen.Range) ([]store.Record, error) {
-	flat, err := sliceOf(reply, -1)
+	flat, err := redisclient.Slice(reply, -1)
 	if err != nil {
 		return nil, err
 	}

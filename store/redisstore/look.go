@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -42,7 +43,7 @@ func (s *Store) lookFirst(ctx context.Context, calls []shardCall, open []int, cm
 	if len(order) == 0 {
 		return open, nil
 	}
-	failed := s.lookAt(context.WithValue(ctx, confirmedKey{}, nil), order) // nothing of it has to be confirmed
+	failed := s.lookAt(redisclient.Unconfirmed(ctx), order) // nothing of it has to be confirmed
 	for _, at := range open {
 		c := &calls[at]
 		if l := unknown[c.shard]; l != nil {
@@ -75,7 +76,7 @@ func (s *Store) lookAt(ctx context.Context, all []*look) (failed map[string]erro
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	failed = map[string]error{}
 	var wrong []*look
-	var calls []call
+	var calls []redisclient.Call
 	for _, l := range all {
 		correction, err := s.compare(l)
 		if err != nil {
@@ -84,7 +85,7 @@ func (s *Store) lookAt(ctx context.Context, all []*look) (failed map[string]erro
 			wrong, calls = append(wrong, l), append(calls, *correction)
 		}
 	}
-	for i, cmd := range s.runScripts(ctx, nil, calls) {
+	for i, cmd := range s.client.RunEach(ctx, nil, calls) {
 		shard := wrong[i].shard
 		text, err := s.repair(ctx, calls[i], cmd)
 		if err != nil && (!redis.HasErrorPrefix(err, "TRYAGAIN") || s.sides.of(shard).stored == "") {
@@ -97,19 +98,19 @@ func (s *Store) lookAt(ctx context.Context, all []*look) (failed map[string]erro
 }
 
 // repair repeats look.lua until the two keys of hidden times do not differ, and returns what the hash has then.
-func (s *Store) repair(ctx context.Context, c call, cmd *redis.Cmd) (sides, error) {
+func (s *Store) repair(ctx context.Context, c redisclient.Call, cmd *redis.Cmd) (sides, error) {
 	text, err := cmd.Text()
 	stored, place, unfinished := strings.Cut(strings.TrimPrefix(text, "SIDES "), " ")
 	if err != nil || !unfinished {
 		return sides(stored), err
 	}
-	c.args = []any{c.args[0], place, "", c.args[3], stored}
-	return s.repair(ctx, c, s.runScripts(ctx, nil, []call{c})[0])
+	c.Args = []any{c.Args[0], place, "", c.Args[3], stored}
+	return s.repair(ctx, c, s.client.RunEach(ctx, nil, []redisclient.Call{c})[0])
 }
 
 // compare learns what the hash of a shard has, and which of its keys exist. It returns the call that corrects the hash;
 // nil if it is right, or if nothing exists and nothing is to be written.
-func (s *Store) compare(l *look) (*call, error) {
+func (s *Store) compare(l *look) (*redisclient.Call, error) {
 	text, _, err := textOf(l.stored)
 	if err != nil {
 		return nil, l.stored.Err()
@@ -139,8 +140,8 @@ func (s *Store) compare(l *look) (*call, error) {
 		others = append(others, l.sideKey(l.shard, letter))
 	}
 	keep := !l.reads
-	return &call{
-		key: l.shard, script: scripts.Look, others: append(others, l.sidesKey(l.shard)),
-		args: []any{keep, "", "", letters, text},
+	return &redisclient.Call{
+		Key: l.shard, Script: scripts.Look, Others: append(others, l.sidesKey(l.shard)),
+		Args: []any{keep, "", "", letters, text},
 	}, nil
 }

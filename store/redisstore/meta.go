@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
 // meta describes how a namespace is stored. It is written once, and each server compares it with its settings.
@@ -132,7 +133,7 @@ func (s *Store) verify(ctx context.Context, all []*candidate) {
 // checkMetas compares metas with the settings. While those of a Cluster cannot be read, earlier agreements hold.
 func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
 	metas, err := s.readMetas(ctx, all)
-	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.inCluster()
+	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.client.InCluster()
 	for i, c := range all {
 		switch {
 		case err == nil:
@@ -173,16 +174,16 @@ func (s *Store) upgradeMetas(ctx context.Context, all []*candidate) {
 		pipe.HSet(ctx, s.keys.meta(), c.name, c.meta().String())
 		pipe.HDel(ctx, s.keys.meta(), c.name+":changes", c.name+":devices", c.name+":details", c.name+":hidden")
 		_, err := pipe.Exec(ctx)
-		c.err = translate(err)
+		c.err = redisclient.Translate(err)
 	}
 }
 
 // readMetas reads the metas of namespaces, nil for those without one. In a Cluster they may be on a different Redis
 // from the namespaces: when it hangs, there has to be time left for those.
 func (s *Store) readMetas(ctx context.Context, all []*candidate) (metas []any, err error) {
-	if s.inCluster() {
+	if s.client.InCluster() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.timeout/2)
+		ctx, cancel = context.WithTimeout(ctx, s.client.Timeout/2)
 		defer cancel()
 	}
 	fields := make([]string, len(all))
@@ -190,5 +191,5 @@ func (s *Store) readMetas(ctx context.Context, all []*candidate) (metas []any, e
 		fields[i] = c.name
 	}
 	metas, err = s.client.HMGet(ctx, s.keys.meta(), fields...).Result()
-	return metas, translate(err)
+	return metas, redisclient.Translate(err)
 }

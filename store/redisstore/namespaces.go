@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -70,7 +71,9 @@ func (s *Store) writeNames(ctx context.Context, all []*candidate, limit int) err
 		for _, c := range part {
 			args = append(args, c.name)
 		}
-		replies, err := s.runInts(ctx, scripts.Register, len(part), call{key: s.keys.registry(), args: args})
+		replies, err := s.client.RunInts(ctx, scripts.Register, len(part), redisclient.Call{
+			Key: s.keys.registry(), Args: args,
+		})
 		if err != nil {
 			return err
 		}
@@ -89,13 +92,13 @@ func (s *Store) writeMetas(ctx context.Context, all []*candidate) error {
 		pipe.HSetNX(ctx, s.keys.meta(), c.name, c.meta().String())
 	}
 	_, err := pipe.Exec(ctx)
-	return translate(err)
+	return redisclient.Translate(err)
 }
 
 // Register implements [store.Store]. Registered namespaces cost two round trips. The error names all namespaces that
 // this server cannot serve.
 func (s *Store) Register(ctx context.Context, namespaces []string) error {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 
 // Exist implements [store.Store].
 func (s *Store) Exist(ctx context.Context, namespaces []string) ([]bool, error) {
-	ctx, cancel, err := s.begin(ctx, s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +148,7 @@ func (s *Store) listed(ctx context.Context, names []string) ([]bool, error) {
 	}
 	cmds, err := pipe.Exec(ctx)
 	if err != nil {
-		return nil, translate(err)
+		return nil, redisclient.Translate(err)
 	}
 	listed := make([]bool, 0, len(names))
 	for _, cmd := range cmds {
@@ -167,7 +170,7 @@ func (s *Store) confirmNames(ctx context.Context) {
 }
 
 func (s *Store) listLost(ctx context.Context, names []string) error {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return err
 	}
@@ -199,7 +202,7 @@ func refused(all []*candidate) (joined error) {
 // Namespaces implements [store.Store]. Namespaces that this server would refuse to serve are listed, too: one of them
 // must not hide all others.
 func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +213,7 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 	}
 	metas, err := s.client.HMGet(ctx, s.keys.meta(), names...).Result()
 	if err != nil {
-		return nil, translate(err)
+		return nil, redisclient.Translate(err)
 	}
 	stored := make([]namespace, len(names))
 	for i, name := range names {
@@ -220,7 +223,7 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 	infos := make([]store.NamespaceInfo, len(names))
 	for i, name := range names {
 		// If the key is of another type, or may not be read, only the name is known.
-		if errs[i] != nil && !isOfKey(errs[i]) {
+		if errs[i] != nil && !redisclient.IsOfKey(errs[i]) {
 			return nil, errs[i]
 		}
 		infos[i] = store.NamespaceInfo{Name: name, Newest: newest[i]}
@@ -236,7 +239,7 @@ func (s *Store) namesAfter(ctx context.Context, list, after string, limit int) (
 	}
 	page := redis.ZRangeArgs{Key: list, ByLex: true, Start: start, Stop: "+", Count: int64(limit)}
 	names, err := s.client.ZRangeArgs(ctx, page).Result()
-	return names, translate(err)
+	return names, redisclient.Translate(err)
 }
 
 // DeleteNamespace implements [store.Store]. It removes the name before the data: a ping in between finds its key gone
@@ -250,7 +253,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	if _, err := s.members(ctx, ns); err != nil {
 		return err // UNLINK would also delete a key of another type, which is not ours
 	}
-	ctx = confirmed(ctx)
+	ctx = redisclient.Confirmed(ctx)
 	if _, err := s.unregister(ctx, name); err != nil {
 		return err
 	}
@@ -263,7 +266,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		pipe.Unlink(ctx, key)
 	}
 	_, err = pipe.Exec(ctx)
-	return translate(err)
+	return redisclient.Translate(err)
 }
 
 // RemoveEmpty implements [store.Store]. Another server may write at any point: see docs/decisions/redis-keys.md.
@@ -301,11 +304,11 @@ func (s *Store) unregister(ctx context.Context, name string) (existed bool, err 
 	s.agreements.forget(name)
 	metas, err := s.client.HDel(ctx, s.keys.meta(), name).Result()
 	if err != nil {
-		return false, translate(err)
+		return false, redisclient.Translate(err)
 	}
 	names, err := s.client.ZRem(ctx, s.keys.registry(), name).Result()
 	s.agreements.forget(name) // another call may have checked it meanwhile
-	return metas+names > 0, translate(err)
+	return metas+names > 0, redisclient.Translate(err)
 }
 
 // listAgain adds the name of a namespace that has a meta, and reports whether it has one: another call registered it
@@ -315,7 +318,7 @@ func (s *Store) listAgain(ctx context.Context, name string) (bool, error) {
 	if err == nil && found {
 		err = s.client.ZAddNX(ctx, s.keys.registry(), redis.Z{Member: name}).Err()
 	}
-	return found, translate(err)
+	return found, redisclient.Translate(err)
 }
 
 // isUsed reports whether a namespace has users, users who say something that others see, or a call that goes on.
@@ -327,14 +330,14 @@ func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
 		return false, nil
 	}
 	if n, err := s.client.ZCard(ctx, ns.callsDue()).Result(); err != nil || n > 0 {
-		return n > 0, translate(err)
+		return n > 0, redisclient.Translate(err)
 	}
 	return s.anySays(ctx, ns)
 }
 
 // anySays reports whether any user of a namespace says something that others see.
 func (s *Store) anySays(ctx context.Context, ns namespace) (bool, error) {
-	now, err := s.clock.read(ctx)
+	now, err := s.client.Clock.Read(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -365,13 +368,5 @@ func (s *Store) members(ctx context.Context, ns namespace) (int64, error) {
 		}
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
-	return sum(cmds)
-}
-
-// sum adds up replies, or returns the first error.
-func sum(cmds []*redis.IntCmd) (n int64, err error) {
-	for _, cmd := range cmds {
-		n += cmd.Val()
-	}
-	return n, translate(firstError(cmds))
+	return redisclient.Sum(cmds)
 }

@@ -13,7 +13,7 @@ var _ store.Batcher = (*Store)(nil)
 // NodeOf implements [store.Batcher]: in a Cluster the name is the address of the primary that has the user's shard, as
 // far as the client knows. If it is wrong, the client redirects the call.
 func (s *Store) NodeOf(name string) (of func(user string) string) {
-	c, ok := s.client.(*redis.ClusterClient)
+	c, ok := s.client.UniversalClient.(*redis.ClusterClient)
 	if !ok {
 		return func(string) string { return "" }
 	}
@@ -25,7 +25,8 @@ func (s *Store) NodeOf(name string) (of func(user string) string) {
 		if node, found := nodes[shard]; found || unknown {
 			return node
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), s.timeout) // the client may have to ask the Cluster
+		// The client may have to ask the Cluster.
+		ctx, cancel := context.WithTimeout(context.Background(), s.client.Timeout)
 		defer cancel()
 		primary, err := c.MasterForKey(ctx, ns.shard(shard))
 		if unknown = err != nil; unknown {

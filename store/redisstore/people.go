@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -17,7 +18,7 @@ import (
 func (s *Store) SetAvailability(
 	ctx context.Context, name, user string, said lastseen.Said, at lastseen.Instant,
 ) (lastseen.State, error) {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return lastseen.State{}, err
 	}
@@ -26,7 +27,7 @@ func (s *Store) SetAvailability(
 	if !c.hasCompanions() {
 		return lastseen.State{}, store.ErrNoAvailability
 	}
-	now, err := s.clock.read(ctx)
+	now, err := s.client.Clock.Read(ctx)
 	if err != nil {
 		return lastseen.State{}, err
 	}
@@ -43,7 +44,7 @@ func (s *Store) SetAvailability(
 // prepareToSay checks a namespace, and registers it where that is necessary for what a user says.
 func (s *Store) prepareToSay(ctx context.Context, c *candidate, user string, said lastseen.Said, at lastseen.Instant) {
 	invisible := said.Availability == lastseen.Invisible
-	if invisible && s.evicts.Load() {
+	if invisible && s.client.Evicts() {
 		c.err = store.ErrEvicts
 		return
 	}
@@ -71,7 +72,7 @@ func (s *Store) say(
 		}
 		return ""
 	}
-	cmd := s.runShards(confirmed(ctx), []shardCall{{
+	cmd := s.runShards(redisclient.Confirmed(ctx), []shardCall{{
 		namespace: c.namespace, shard: c.of(user), script: scripts.Say,
 		prepare: func(has sides) (string, string, []any) {
 			return "defhmpru", creates(has) + s.feedLetters(ctx, c.namespace, c.of(user), has), []any{
@@ -80,9 +81,9 @@ func (s *Store) say(
 		},
 	}})[0]
 	if cmd.Err() != nil {
-		return state, translate(cmd.Err())
+		return state, redisclient.Translate(cmd.Err())
 	}
-	reply, err := sliceOf(cmd.Val(), 2)
+	reply, err := redisclient.Slice(cmd.Val(), 2)
 	if err != nil {
 		return state, err
 	}
@@ -101,7 +102,7 @@ func (s *Store) say(
 func (s *Store) ReadAvailability(
 	ctx context.Context, name, user string, at lastseen.Instant,
 ) (lastseen.Said, error) {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return lastseen.Said{}, err
 	}
@@ -147,5 +148,5 @@ func textOf(cmd *redis.StringCmd) (text string, found bool, err error) {
 	if errors.Is(err, redis.Nil) {
 		return "", false, nil
 	}
-	return text, err == nil, translate(err)
+	return text, err == nil, redisclient.Translate(err)
 }

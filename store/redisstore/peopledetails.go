@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
 // This file reads what others see of users besides their states, and what users say: see docs/decisions/people.md.
@@ -31,7 +32,7 @@ func (s *Store) Describe(
 func (s *Store) ReadDetails(
 	ctx context.Context, namespace string, records []store.Record,
 ) (map[string]store.Details, error) {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func (s *Store) ReadDetails(
 	var all map[string]store.Details
 	user := func(i int) *string { return &records[i].User }
 	found := func(i int, d store.Details) { all = addDetails(all, records[i].User, d) }
-	pipe := s.reader(ctx).Pipeline()
+	pipe := s.client.Reader(ctx).Pipeline()
 	var queries []*detailsQuery
 	for _, chunk := range c.split(len(records), maxChunk, func(i int) string { return records[i].User }) {
 		queries = append(queries, s.queryDetails(ctx, pipe, c.namespace, chunk, user))
@@ -90,7 +91,7 @@ func (q *detailsQuery) read(ctx context.Context, pipe redis.Pipeliner) {
 
 // readLeftOut reads the details that queries left out, but that may exist. It learns which side keys the shards have.
 func (s *Store) readLeftOut(ctx context.Context, queries []*detailsQuery) {
-	pipe := s.reader(ctx).Pipeline()
+	pipe := s.client.Reader(ctx).Pipeline()
 	for _, q := range queries {
 		text, found, err := textOf(q.has)
 		if err != nil {
@@ -111,14 +112,14 @@ func (s *Store) readLeftOut(ctx context.Context, queries []*detailsQuery) {
 // readDetails reads the reply to a query. It calls found with the place of each user who has details.
 func (s *Store) readDetails(q *detailsQuery, found func(int, store.Details)) error {
 	if err := q.has.Err(); err != nil && !errors.Is(err, redis.Nil) {
-		return translate(err)
+		return redisclient.Translate(err)
 	}
 	if q.cmd == nil {
 		return nil
 	}
 	values, err := q.cmd.Result()
 	if err != nil {
-		return translate(err)
+		return redisclient.Translate(err)
 	}
 	for i, value := range values {
 		text, some := value.(string)

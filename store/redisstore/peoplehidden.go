@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -108,11 +109,11 @@ func (s *Store) findHidden(ctx context.Context, checks []*hiddenCheck) {
 
 // read reads the reply of hides.lua to a chunk, and reports whether all of it is hidden.
 func (h *hiddenCheck) read(chunk *chunk, cmd *redis.Cmd) bool {
-	reply, err := sliceOf(cmd.Val(), 2)
+	reply, err := redisclient.Slice(cmd.Val(), 2)
 	if err != nil || cmd.Err() != nil {
 		return false
 	}
-	scores, err := sliceOf(reply[1], len(chunk.index))
+	scores, err := redisclient.Slice(reply[1], len(chunk.index))
 	if err != nil {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -31,7 +32,7 @@ type lookupCmd struct {
 // LookupBatches implements [store.Batcher]: all in one round trip, and in another one if a shard has details since this
 // process last heard of it. They are read after the states: a user's details can be newer than the state.
 func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
-	ctx, cancel, err := s.begin(ctx, s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		fail(batches, err)
 		return
@@ -42,7 +43,7 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 		all[i] = &candidate{namespace: s.keys.namespace(b.Namespace)}
 	}
 	s.verify(ctx, all)
-	pipe := s.reader(ctx).Pipeline()
+	pipe := s.client.Reader(ctx).Pipeline()
 	var cmds []lookupCmd
 	for i, b := range batches {
 		if b.Err = all[i].err; b.Err != nil || len(b.Items) == 0 {
@@ -107,7 +108,7 @@ func lookupArgs(b *store.Batch[string], c *chunk) []any {
 
 func (c lookupCmd) readStates() {
 	if err := c.reply.Err(); err != nil {
-		c.States, c.Err = nil, translate(err)
+		c.States, c.Err = nil, redisclient.Translate(err)
 	}
 	if c.Err != nil {
 		return
@@ -133,11 +134,11 @@ func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.R
 		low, high := ns.bounds(r)
 		args = append(args, low, high)
 	}
-	var calls []call
+	var calls []redisclient.Call
 	for _, key := range ns.all() {
-		calls = append(calls, call{key: key, args: args})
+		calls = append(calls, redisclient.Call{Key: key, Args: args})
 	}
-	shards, err := s.runInts(ctx, scripts.Count, len(counts), calls...)
+	shards, err := s.client.RunInts(ctx, scripts.Count, len(counts), calls...)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +167,7 @@ const maxNewest = 1000
 // newest returns the newest time in each namespace, or an error for it.
 func (s *Store) newest(ctx context.Context, all []namespace) ([]lastseen.Instant, []error) {
 	newest, errs := make([]lastseen.Instant, len(all)), make([]error, len(all))
-	pipe := s.reader(ctx).Pipeline()
+	pipe := s.client.Reader(ctx).Pipeline()
 	replies := make([][]*redis.ZSliceCmd, len(all))
 	for i, n := range all {
 		if pipe.Len() > 0 && pipe.Len()/2+n.shards > maxNewest {
@@ -194,7 +195,7 @@ func largest(cmds []*redis.ZSliceCmd) (size float64, err error) {
 			size = max(size, math.Abs(z.Score))
 		}
 	}
-	return size, translate(firstError(cmds))
+	return size, redisclient.Translate(redisclient.FirstError(cmds))
 }
 
 // newestIn returns the queries for the newest member among users present, and among those who left. Down the scores,

@@ -7,13 +7,34 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/redisstore/scripts"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
+
+// monitor checks the servers again, and what this store needs of them. It runs once at a time, so that what a slow one
+// found does not replace what was found later.
+func (s *Store) monitor(ctx context.Context) {
+	s.monitoring.Lock()
+	defer s.monitoring.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, s.client.Timeout)
+	defer cancel()
+	if s.client.Check(ctx) == nil {
+		_ = s.checkOwnKeys(ctx)
+		s.checkFeedRights(ctx)
+	}
+	s.logReplaced()
+}
+
+// logReplaced logs how many times Redis replaced by its own since the last call.
+func (s *Store) logReplaced() {
+	if n := s.replaced.Swap(0); n > 0 {
+		s.client.Log.Warn("times ahead of the clock of the Redis that records them were replaced by its time; in a "+
+			"Cluster, the clocks of all servers have to agree", "times", n, "allowed", store.MaxAhead.String())
+	}
+}
 
 // Ready returns nil when pings are accepted: Redis' time is known, and Redis runs a script that writes but changes
 // nothing. In a Cluster one primary that runs it is enough. See docs/decisions/redis-topologies.md.
@@ -21,16 +42,16 @@ func (s *Store) Ready(ctx context.Context) error {
 	if _, err := s.Now(ctx); err != nil {
 		return err
 	}
-	ctx, cancel, err := s.begin(ctx, s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	errs := s.forEachPrimary(ctx, s.writeNothing)
+	errs := s.client.TryWriting(ctx)
 	if slices.Contains(errs, nil) {
 		return s.checkOwnKeys(ctx)
 	}
-	return translate(errors.Join(errs...))
+	return redisclient.Translate(errors.Join(errs...))
 }
 
 // checkOwnKeys returns an error if the list of namespaces or their metas are of another type, which fails every call.
@@ -46,46 +67,12 @@ func (s *Store) checkOwnKeys(ctx context.Context) error {
 	for key, reply := range replies {
 		var err error
 		value := ""
-		if errors.Is(translate(reply.Err()), store.ErrWrongType) {
+		if errors.Is(redisclient.Translate(reply.Err()), store.ErrWrongType) {
 			value, err = "wrong type", fmt.Errorf("%w: the key %s holds a value of another type than lastseen's own: "+
 				"rename it, or choose another --redis-prefix", store.ErrUnavailable, key)
 		}
-		s.log.logOnce(slog.LevelError, topic{s.url, key}, value, "every namespace is refused", "error", err)
+		s.client.Log.LogOnce(slog.LevelError, s.client.Name, key, value, "every namespace is refused", "error", err)
 		refused = cmp.Or(refused, err)
 	}
 	return refused
-}
-
-// writeNothing does a write that changes nothing, and returns an error if that fails or would be lost.
-func (s *Store) writeNothing(ctx context.Context, client *redis.Client, key string) error {
-	err := translate(scripts.Probe.Run(confirmed(ctx), client, []string{key}).Err())
-	if err == nil {
-		err = checkPrimary(ctx, client)
-	}
-	if errors.Is(err, context.Canceled) { // by the caller or by Close, which says nothing about the server
-		return err
-	}
-	value, message := "", "this Redis takes no writes"
-	switch {
-	case errors.Is(err, errReplica) || strings.HasPrefix(replyError(err), "READONLY"):
-		value, message = "replica", "this Redis is a replica: it takes no writes, and its replies may be old"
-	case err != nil:
-		value = "refused"
-	}
-	server := s.nameOf(client)
-	s.log.logOnce(slog.LevelWarn, topic{server, "ready"}, value, message, "server", server, "error", err)
-	return err
-}
-
-// errReplica is the error of a replica that accepts writes.
-var errReplica = errors.New("redis is a replica: what is written to it is lost")
-
-// checkPrimary returns an error if a server is a replica, or cannot be asked. If the user may not ask, it is taken to
-// be a primary.
-func checkPrimary(ctx context.Context, client *redis.Client) error {
-	info, err := readInfo(ctx, client, "replication")
-	if err == nil && info["role"] == "slave" {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, errReplica)
-	}
-	return translate(err)
 }

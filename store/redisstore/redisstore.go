@@ -21,8 +21,26 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/clock"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
+	"github.com/lastseen/lastseen/store/redisstore/replica"
+)
+
+// ErrTooOld is [redisclient.ErrTooOld].
+var ErrTooOld = redisclient.ErrTooOld
+
+// Redact is [redisclient.Redact].
+func Redact(rawURL string) string { return redisclient.Redact(rawURL) }
+
+// sampleEvery is how often servers and namespaces are checked again.
+const sampleEvery = clock.ReadEvery
+
+// The bounds of [Options.MaxLag].
+const (
+	MinLag = 100 * time.Millisecond
+	MaxLag = time.Minute
 )
 
 // The bounds of [Options.Shards].
@@ -53,8 +71,8 @@ type Options struct {
 	MaxRetries   int           // times a call is repeated after a network error; default 1, -1 for none
 
 	// Wait is the number of replicas that must confirm pings, leaves, deletions, availabilities, contacts and steps of
-	// calls within half of Timeout, 0 to MaxWait; default 0. Otherwise the call fails with [store.ErrUnavailable], and
-	// its outcome is unknown.
+	// calls within half of Timeout, 0 to [redisclient.MaxWait]; default 0. Otherwise the call fails with
+	// [store.ErrUnavailable], and its outcome is unknown.
 	Wait int
 
 	// MaxLag has Store be a [store.ReplicaReader] that reads from replicas which are at most this far behind, 100 ms to
@@ -79,32 +97,22 @@ type Options struct {
 
 // Store is a [store.Store] on Redis.
 type Store struct {
-	client  redis.UniversalClient
-	guard   *guard // of the client
-	url     string // redacted
-	keys    keyspace
-	timeout time.Duration
+	client   *redisclient.Client
+	keys     keyspace
+	replicas *replica.Set // nil to read from the primary alone
 
 	maxNamespaces int
 	gap           func(namespace string, gap time.Duration) // nil for none
 
-	clock        *sampledClock
-	log          onceLogger
-	replicas     *replicas // nil to read from the primary alone
-	holder       string    // identifies this process in leases
+	holder       string // identifies this process in leases
 	agreements   agreements
 	sides        knownSides
-	evicts       atomic.Bool           // a server may evict any key when its memory is full
-	status       atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
-	feedRights   atomic.Int32          // whether this server may use feeds
-	monitoring   sync.Mutex            // while monitor runs
+	feedRights   atomic.Int32 // whether this server may use feeds
+	monitoring   sync.Mutex   // while monitor runs
 	signals      signaller
 	walks        contactWalks
 	manyContacts chan struct{} // holds an element for each large change of contacts in progress
 	replaced     atomic.Int64  // times that Redis replaced by its own since that was last logged
-	closed       atomic.Bool
-	stop         context.CancelFunc
-	stopped      sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
@@ -116,38 +124,28 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := newGuard(o)
-	client, err := newClient(o, g)
+	client, err := redisclient.Open(o.client())
 	if err != nil {
 		return nil, err
 	}
-	if o.Instrument != nil {
-		if err := o.Instrument(client); err != nil {
-			return nil, errors.Join(err, client.Close())
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
 	s := &Store{
-		client: client, guard: g, url: Redact(o.URL), timeout: o.Timeout, maxNamespaces: o.MaxNamespaces, gap: o.Gap,
-		keys: keyspace{prefix: o.Prefix, shards: o.Shards, unit: o.Unit, layouts: maps.Clone(o.Layouts)},
-		log:  onceLogger{Logger: o.Logger}, holder: rand.Text(), stop: cancel,
+		client: client, keys: o.keyspace(), maxNamespaces: o.MaxNamespaces, gap: o.Gap, holder: rand.Text(),
 		manyContacts: make(chan struct{}, maxManyContacts),
 	}
-	a, _ := parseAddress(o.URL) // newClient has parsed it, too
-	s.signals.channel, s.signals.checkEvery = s.keys.signalChannel(a.database), signalCheckEvery
-	s.clock = &sampledClock{
-		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: o.Monotonic, Logger: o.Logger}),
-		local: o.Now, sample: s.redisTime, log: &s.log,
-	}
-	s.replicas = newReplicas(s, o)
+	s.signals.channel, s.signals.checkEvery = s.keys.signalChannel(client.Database()), signalCheckEvery
 	if strings.ContainsAny(o.Prefix, "{}") {
-		s.log.Error("there are no changes feeds, devices, availability and contacts: redis-prefix contains braces",
+		client.Log.Error("there are no changes feeds, devices, availability and contacts: redis-prefix contains braces",
 			"redis-prefix", o.Prefix)
 	}
-	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.monitor, s.agreements.nextRound) })
-	s.stopped.Go(func() { repeat(ctx, time.Minute, s.confirmNames, func() {}) })
-	s.stopped.Go(func() { repeat(ctx, lookEvery, s.clock.refresh, func() {}) })
-	s.replicas.run(ctx)
+	client.Every(sampleEvery, s.monitor)
+	client.Every(sampleEvery, s.agreements.expire())
+	client.Every(time.Minute, s.confirmNames)
+	client.Every(redisclient.ClockEvery, client.Clock.Refresh)
+	if o.MaxLag > 0 {
+		s.replicas = replica.Open(client, s, replica.Options{
+			MaxLag: o.MaxLag, HeartbeatKey: s.keys.heartbeat(s.holder), Client: o.client(), Observe: o.ObserveReplica,
+		})
+	}
 	return s, nil
 }
 
@@ -157,27 +155,21 @@ func (o Options) Validate() error {
 	if err != nil {
 		return err
 	}
-	o.Logger = slog.New(slog.DiscardHandler)
-	o.MinIdleConns = 0 // those are opened with the client
-	client, err := newClient(o, newGuard(o))
-	if err != nil {
-		return err
-	}
-	return client.Close()
+	return o.client().Validate()
 }
 
-// repeat calls work at once and then at every interval, each time but the first after before, until the context ends.
-func repeat(ctx context.Context, every time.Duration, work func(context.Context), before func()) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		work(ctx)
-		select {
-		case <-ticker.C:
-			before()
-		case <-ctx.Done():
-			return
-		}
+func (o Options) keyspace() keyspace {
+	return keyspace{prefix: o.Prefix, shards: o.Shards, unit: o.Unit, layouts: maps.Clone(o.Layouts)}
+}
+
+// client returns the options of the client.
+func (o Options) client() redisclient.Options {
+	keys := o.keyspace()
+	return redisclient.Options{
+		URL: o.URL, ProbeKey: keys.probe(), ClockKey: keys.registry(),
+		Timeout: o.Timeout, DialTimeout: o.DialTimeout, PoolSize: o.PoolSize, MinIdleConns: o.MinIdleConns,
+		MaxRetries: o.MaxRetries, Wait: o.Wait,
+		Now: o.Now, Monotonic: o.Monotonic, Logger: o.Logger, Instrument: o.Instrument,
 	}
 }
 
@@ -199,46 +191,60 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ObserveReplica == nil {
 		o.ObserveReplica = func(string, time.Duration, error) {}
 	}
-	if o.Wait < 0 || o.Wait > MaxWait {
-		return o, fmt.Errorf("%d is not a number of replicas to wait for: use 0 to %d", o.Wait, MaxWait)
+	if o.Wait < 0 || o.Wait > redisclient.MaxWait {
+		return o, fmt.Errorf("%d is not a number of replicas to wait for: use 0 to %d", o.Wait, redisclient.MaxWait)
 	}
 	return o, cmp.Or(o.checkLag(), o.checkLayouts())
+}
+
+// checkLag returns an error if replicas cannot be read from.
+func (o Options) checkLag() error {
+	if o.MaxLag == 0 {
+		return nil
+	}
+	if o.MaxLag < MinLag || o.MaxLag > MaxLag {
+		return fmt.Errorf("%s is not a lag of replicas: use %s to %s",
+			o.MaxLag, MinLag, MaxLag)
+	}
+	if redisclient.IsCluster(o.URL) {
+		return errors.New("the replicas of a Cluster cannot be read from: set redis-read-from to primary, " +
+			"or use redis:// or redis+sentinel://")
+	}
+	return nil
+}
+
+// Client returns the client of this store.
+func (s *Store) Client() *redisclient.Client { return s.client }
+
+// Replicas returns the replicas that are read from; nil to read from the primary alone.
+func (s *Store) Replicas() *replica.Set { return s.replicas }
+
+// FromReplica implements [store.ReplicaReader]. All calls of the result use the same replica.
+func (s *Store) FromReplica(primary store.Store, namespace string) (store.ReplicaReads, bool) {
+	return s.replicas.From(primary, namespace)
 }
 
 // Load implements [store.Store]. It is 0: this store queues nothing. Package coalesce measures the load of Redis.
 func (*Store) Load() float64 { return 0 }
 
-// Close stops the clock and closes the connections. No accepted write is lost: every call waits for Redis' reply.
-func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return nil
+// Now implements [store.Store].
+func (s *Store) Now(ctx context.Context) (lastseen.Instant, error) {
+	if s.client.Closed() {
+		return 0, store.ErrClosed
 	}
-	s.stop()
-	s.stopped.Wait()
-	return errors.Join(s.replicas.close(), s.client.Close())
+	return s.client.Clock.Read(ctx)
 }
 
-// begin starts an operation and bounds it in time, however many round trips it makes. It refuses operations after Close
-// and while a server is too old. The first one checks the servers.
-func (s *Store) begin(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc, error) {
-	if s.closed.Load() {
-		return nil, nil, store.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	if err := s.refusal(ctx); err != nil {
-		cancel()
-		return nil, nil, err
-	}
-	return ctx, cancel, nil
-}
+// ClockStats returns statistics of Redis' clock since Open.
+func (s *Store) ClockStats() clock.Stats { return s.client.Clock.Stats() }
+
+// Close stops the clock and closes the connections. No accepted write is lost: every call waits for Redis' reply.
+func (s *Store) Close() error { return errors.Join(s.client.Close(), s.replicas.Close()) }
 
 // open begins an operation on one namespace, after checking that this server can serve it.
 func (s *Store) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
 	ns := s.keys.namespace(name)
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return nil, nil, ns, err
 	}
@@ -248,4 +254,10 @@ func (s *Store) open(ctx context.Context, name string) (context.Context, context
 		return nil, nil, ns, c.err
 	}
 	return ctx, cancel, ns, nil
+}
+
+// warnOnce logs the first remark of its type about a namespace.
+func (s *Store) warnOnce(ns namespace, about, message string, args ...any) {
+	args = append([]any{"namespace", ns.name, "key", ns.key}, args...)
+	s.client.Log.LogOnce(slog.LevelWarn, ns.name, about, "found", message, args...)
 }

@@ -51,7 +51,7 @@ func TestLag(t *testing.T) {
 			move(r)
 			r.requirePrimary(t, begun)
 			require.False(t, r.readsMarker(t))
-			require.NotZero(t, r.ReplicaStats().Behind+r.ReplicaStats().Failed)
+			require.NotZero(t, r.Replicas().Stats().Behind+r.Replicas().Stats().Failed)
 			host, port, err := net.SplitHostPort(r.primary.Addr)
 			require.NoError(t, err)
 			require.NoError(t, r.replica.Client(t).Do(context.Background(), "REPLICAOF", host, port).Err())
@@ -165,8 +165,8 @@ func TestReplicasAfterFailover(t *testing.T) {
 		return primary != nil && primary != old
 	}, longTimeout, 10*time.Millisecond)
 	untilSuccess(t, func() error { return ping(s, "chat", "bob") })
-	before := s.ReplicaStats().Replica
-	require.Eventually(t, func() bool { return fromReplica() && s.ReplicaStats().Replica > before }, longTimeout,
+	before := s.Replicas().Stats().Replica
+	require.Eventually(t, func() bool { return fromReplica() && s.Replicas().Stats().Replica > before }, longTimeout,
 		10*time.Millisecond)
 }
 
@@ -201,7 +201,7 @@ func TestNoReplicas(t *testing.T) {
 		require.NoError(t, ping(s, "chat", "alice"))
 		_, ok := s.FromReplica(s, "chat")
 		require.False(t, ok)
-		_, known := s.ReplicaAge()
+		_, known := s.Replicas().Age()
 		require.False(t, known)
 	}
 }
@@ -229,12 +229,12 @@ func TestReplicaIsNotBlamed(t *testing.T) {
 			t.Parallel()
 			r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second})
 			begun := []store.ReplicaReads{r.reads(t), r.reads(t)}
-			ctx, before := test.spoil(t, r), r.ReplicaStats()
+			ctx, before := test.spoil(t, r), r.Replicas().Stats()
 			_, err := begun[0].Lookup(ctx, "chat", []string{"alice"})
 			require.ErrorIs(t, err, test.err)
 			_, err = begun[1].List(ctx, "chat", query())
 			require.ErrorIs(t, err, test.err)
-			require.Equal(t, before, r.ReplicaStats())
+			require.Equal(t, before, r.Replicas().Stats())
 			_, ok := r.FromReplica(r.Store, "chat")
 			require.True(t, ok, "the replica works")
 		})

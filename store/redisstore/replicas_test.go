@@ -161,7 +161,7 @@ func TestReplicaAnswers(t *testing.T) {
 	age, ok := reads.Age()
 	require.True(t, ok)
 	require.Zero(t, age, "the clocks stand still")
-	require.GreaterOrEqual(t, r.ReplicaStats().Replica, int64(5))
+	require.GreaterOrEqual(t, r.Replicas().Stats().Replica, int64(5))
 
 	states, err = reads.Lookup(ctx, "other", []string{markerUser})
 	require.NoError(t, err)

@@ -308,7 +308,7 @@ func longestCommand(b *testing.B, s *Store, request func() error) (d time.Durati
 	require.NoError(b, s.client.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err())
 	require.NoError(b, s.client.Do(ctx, "slowlog", "reset").Err())
 	require.NoError(b, request())
-	log, err := s.client.(*redis.Client).SlowLogGet(ctx, -1).Result()
+	log, err := s.client.UniversalClient.(*redis.Client).SlowLogGet(ctx, -1).Result()
 	require.NoError(b, err)
 	for _, entry := range log {
 		if entry.Args[0] != "slowlog" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
 // This file compares the scores of a set that other programs may have written with the unit that is configured for it.
@@ -67,7 +68,7 @@ func (s *Store) checkScores(ctx context.Context, all []*candidate) {
 // for all shards at once where possible, makes a lookup of an unused name cheap.
 func (s *Store) findMembers(ctx context.Context, all []*candidate) {
 	perCommand := MaxShards
-	if s.inCluster() {
+	if s.client.InCluster() {
 		perCommand = 1
 	}
 	pipe := s.client.Pipeline()
@@ -80,7 +81,7 @@ func (s *Store) findMembers(ctx context.Context, all []*candidate) {
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	for i, c := range all {
 		var keys int64
-		keys, c.err = sum(replies[i])
+		keys, c.err = redisclient.Sum(replies[i])
 		c.exists = keys > 0
 	}
 }
@@ -88,8 +89,8 @@ func (s *Store) findMembers(ctx context.Context, all []*candidate) {
 // checkUnit returns an error if the newest score of a namespace contradicts the unit. It logs other oddities.
 func (s *Store) checkUnit(c *candidate, q scoreQuery) error {
 	newest, noNewest := largest(q.ends) // 0 if no score is a time in either unit
-	invalid, noInvalid := sum(q.invalid)
-	beyond, noBeyond := sum(q.beyond)
+	invalid, noInvalid := redisclient.Sum(q.invalid)
+	beyond, noBeyond := redisclient.Sum(q.beyond)
 	if err := cmp.Or(noNewest, noInvalid, noBeyond); err != nil {
 		return err
 	}

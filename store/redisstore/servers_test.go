@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -59,17 +60,17 @@ func TestTooOld(t *testing.T) {
 	s, log := newLoggedStore(t, redisstore.Options{URL: redistest.StartImpostor(t, info)})
 	for range 2 {
 		for name, call := range allCalls(s, "chat") {
-			require.ErrorIs(t, call(), redisstore.ErrTooOld, name)
+			require.ErrorIs(t, call(), redisclient.ErrTooOld, name)
 			require.ErrorIs(t, call(), store.ErrUnavailable, name)
 			require.ErrorContains(t, call(), "6.0.16", name)
 		}
 	}
-	require.ErrorIs(t, s.Ready(ctx), redisstore.ErrTooOld)
-	require.ErrorIs(t, s.Register(ctx, []string{"chat"}), redisstore.ErrTooOld)
+	require.ErrorIs(t, s.Ready(ctx), redisclient.ErrTooOld)
+	require.ErrorIs(t, s.Register(ctx, []string{"chat"}), redisclient.ErrTooOld)
 	_, err := s.Now(ctx)
-	require.ErrorIs(t, err, redisstore.ErrTooOld)
+	require.ErrorIs(t, err, redisclient.ErrTooOld)
 	_, err = s.Lease(ctx, "sweep", time.Hour)
-	require.ErrorIs(t, err, redisstore.ErrTooOld)
+	require.ErrorIs(t, err, redisclient.ErrTooOld)
 	require.Equal(t, 1, log.count("too old: every call is refused"), "once")
 }
 
@@ -86,7 +87,7 @@ func TestOtherServers(t *testing.T) {
 	} {
 		s, log := newLoggedStore(t, redisstore.Options{URL: redistest.StartImpostor(t, info)})
 		_, err := s.Lookup(context.Background(), "chat", []string{"alice"})
-		require.NotErrorIs(t, err, redisstore.ErrTooOld, info)
+		require.NotErrorIs(t, err, redisclient.ErrTooOld, info)
 		require.Equal(t, unknown, log.count("cannot be read: allow INFO"), info)
 	}
 }
@@ -144,13 +145,13 @@ func TestCancelledCheckIsNotLogged(t *testing.T) {
 	require.NoError(t, ping(s, "chat", "alice"))
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	require.ErrorIs(t, s.TryWriting(cancelled)[0], context.Canceled)
+	require.ErrorIs(t, s.Client().TryWriting(cancelled)[0], context.Canceled)
 	require.Zero(t, log.count("takes no writes"))
 
 	require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "1").Err())
-	require.ErrorIs(t, s.TryWriting(ctx)[0], store.ErrFull)
-	require.ErrorIs(t, s.TryWriting(cancelled)[0], context.Canceled)
-	require.ErrorIs(t, s.TryWriting(ctx)[0], store.ErrFull)
+	require.ErrorIs(t, s.Client().TryWriting(ctx)[0], store.ErrFull)
+	require.ErrorIs(t, s.Client().TryWriting(cancelled)[0], context.Canceled)
+	require.ErrorIs(t, s.Client().TryWriting(ctx)[0], store.ErrFull)
 	require.Equal(t, 1, log.count("takes no writes"), "the refusal that was logged is remembered")
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
 // TestShardOf holds values computed by another implementation of FNV-1a-64: users must be found where
@@ -53,7 +54,10 @@ func onCluster(t *testing.T, shards int, slots func(context.Context) ([]redis.Cl
 	t.Helper()
 	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots, ClusterStateReloadInterval: time.Hour})
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return &Store{client: client, keys: keyspace{prefix: "presence:", shards: shards}, timeout: time.Minute}
+	return &Store{
+		client: &redisclient.Client{UniversalClient: client, Timeout: time.Minute},
+		keys:   keyspace{prefix: "presence:", shards: shards},
+	}
 }
 
 // TestNodeOfShard: it is the primary's address, and found once per shard, not once per user: a bulk request has
@@ -68,7 +72,7 @@ func TestNodeOfShard(t *testing.T) {
 	of, seen := s.NodeOf("chat"), map[string]int{}
 	for i := range 100 {
 		user := fmt.Sprint("u", i)
-		primary, err := s.client.(*redis.ClusterClient).MasterForKey(context.Background(),
+		primary, err := s.client.UniversalClient.(*redis.ClusterClient).MasterForKey(context.Background(),
 			s.keys.namespace("chat").of(user))
 		require.NoError(t, err)
 		require.Equal(t, primary.Options().Addr, of(user))
@@ -100,8 +104,7 @@ func TestAgreedIsBounded(t *testing.T) {
 	ctx := context.Background()
 	used := &candidate{namespace: keyspace{prefix: "presence:", shards: 1, unit: Milliseconds}.namespace("used")}
 	nowhere := func(context.Context) ([]redis.ClusterSlot, error) { return nil, errors.New("away") }
-	s := &Store{client: redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: nowhere}), timeout: time.Minute}
-	defer s.client.Close()
+	s := onCluster(t, 1, nowhere)
 	s.agreements.confirm("used")
 	s.agreements.confirm("gone")
 	for range 2 * keepAgreed {
@@ -119,8 +122,9 @@ func TestAgreedIsBounded(t *testing.T) {
 // cannot be served either.
 func TestAgreedOutsideACluster(t *testing.T) {
 	ns := keyspace{prefix: "presence:", shards: 1, unit: Milliseconds}.namespace("used")
-	alone := &Store{client: redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})}
-	defer alone.client.Close()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer client.Close()
+	alone := &Store{client: &redisclient.Client{UniversalClient: client}}
 	alone.agreements.confirm(ns.name)
 	c := &candidate{namespace: ns}
 	alone.checkMetas(context.Background(), []*candidate{c})

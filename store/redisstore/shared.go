@@ -73,7 +73,7 @@ func (r *sharedSource) skipTo(at lastseen.Instant) {
 func (r *sharedSource) readMillisecond() error {
 	low, high := r.ns.bounds(*r.millisecond)
 	args := append([]any{r.size, direction(r.query.Order, r.rest), low, high}, r.after...)
-	cmd, err := r.s.runOnKey(r.ctx, scripts.Millisecond, r.key, args...)
+	cmd, err := r.s.client.Run(r.ctx, scripts.Millisecond, r.key, args...)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -135,15 +136,18 @@ func (s *Store) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
 	for i := range calls {
 		open[i] = i
 	}
-	waiting, cancel := context.WithTimeout(ctx, s.guard.limit(ctx))
+	waiting, cancel := context.WithTimeout(ctx, s.client.RepeatTime(ctx))
 	defer cancel()
-	for run := 0; len(open) > 0 && (run <= quickSideRuns || pause(waiting, repeatPause)); run++ {
+	for run := 0; len(open) > 0; run++ {
+		if run > quickSideRuns && !redisclient.Pause(waiting, redisclient.RepeatPause) {
+			break
+		}
 		ready, again := s.lookFirst(ctx, calls, open, cmds)
-		batch := make([]call, len(ready))
+		batch := make([]redisclient.Call, len(ready))
 		for i, at := range ready {
 			batch[i] = s.sidesCall(&calls[at], needs[at])
 		}
-		for i, cmd := range s.runScripts(ctx, nil, batch) {
+		for i, cmd := range s.client.RunEach(ctx, nil, batch) {
 			at := ready[i]
 			if cmds[at] = cmd; !s.repeats(&calls[at], cmd, &needs[at]) {
 				s.forgetIfCreated(&calls[at], batch[i])
@@ -161,14 +165,14 @@ func (s *Store) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
 // runShardsAll is runShards with the first error.
 func (s *Store) runShardsAll(ctx context.Context, calls []shardCall) ([]*redis.Cmd, error) {
 	cmds := s.runShards(ctx, calls)
-	return cmds, translate(firstError(cmds))
+	return cmds, redisclient.Translate(redisclient.FirstError(cmds))
 }
 
 // sidesCall returns the call of a script as sides.lua takes it, and also names the side keys that it asked for.
-func (s *Store) sidesCall(c *shardCall, needs string) call {
+func (s *Store) sidesCall(c *shardCall, needs string) redisclient.Call {
 	if !c.hasCompanions() {
 		_, _, args := c.prepare("-")
-		return call{key: c.shard, script: c.script, args: append(args, "", "", "")}
+		return redisclient.Call{Key: c.shard, Script: c.script, Args: append(args, "", "", "")}
 	}
 	known := s.sides.of(c.shard)
 	exist := sides(without(string(known.stored), known.lost))
@@ -178,9 +182,9 @@ func (s *Store) sidesCall(c *shardCall, needs string) call {
 	for _, letter := range letters {
 		others = append(others, c.sideKey(c.shard, letter))
 	}
-	return call{
-		key: c.shard, script: c.script, others: append(others, c.sidesKey(c.shard)),
-		args: append(args, without(uses, known.lost), letters, string(known.stored)),
+	return redisclient.Call{
+		Key: c.shard, Script: c.script, Others: append(others, c.sidesKey(c.shard)),
+		Args: append(args, without(uses, known.lost), letters, string(known.stored)),
 	}
 }
 
@@ -195,8 +199,8 @@ func without(letters, others string) string {
 }
 
 // forgetIfCreated has the next call on a shard look if this one may have created side keys.
-func (s *Store) forgetIfCreated(c *shardCall, run call) {
-	letters, stored := run.args[len(run.args)-2].(string), run.args[len(run.args)-1].(string)
+func (s *Store) forgetIfCreated(c *shardCall, run redisclient.Call) {
+	letters, stored := run.Args[len(run.Args)-2].(string), run.Args[len(run.Args)-1].(string)
 	if without(letters, stored) != "" {
 		s.sides.set(c.shard, knownShard{})
 	}
@@ -238,7 +242,7 @@ func (s *Store) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
 	s.lookFirst(ctx, calls, open, cmds)
 	for i, cmd := range cmds {
 		if cmd != nil && cmd.Err() != nil {
-			return nil, translate(cmd.Err())
+			return nil, redisclient.Translate(cmd.Err())
 		}
 		all[i] = s.sides.of(calls[i].shard).stored
 	}
@@ -261,7 +265,7 @@ func (s *Store) deleteShards(ctx context.Context, ns namespace, present any) err
 
 // deleteUnused deletes what is left of shards without users. What is hidden in them stays.
 func (s *Store) deleteUnused(ctx context.Context, ns namespace) error {
-	now, err := s.clock.read(ctx)
+	now, err := s.client.Clock.Read(ctx)
 	if err == nil {
 		err = s.deleteShards(ctx, ns, int64(now))
 	}

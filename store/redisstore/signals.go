@@ -15,6 +15,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/signals"
 )
 
@@ -75,14 +76,14 @@ func (k keyspace) signalChannel(database int) string {
 
 // Signal implements [store.Store]. Listeners of this process get the signal directly, so they do not depend on Redis.
 func (s *Store) Signal(ctx context.Context, signal store.Signal) error {
-	if s.closed.Load() {
+	if s.client.Closed() {
 		return store.ErrClosed
 	}
 	s.signals.Send(signal)
 	if s.signals.forbidden.Load() {
 		return store.ErrNoSignals
 	}
-	ctx, cancel, err := s.begin(ctx, s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		return err
 	}
@@ -100,17 +101,17 @@ func (s *Store) publish(ctx context.Context, message []byte) error {
 	switch {
 	case err == nil:
 		return nil
-	case strings.HasPrefix(replyError(err), "NOPERM"):
+	case strings.HasPrefix(redisclient.ReplyError(err), "NOPERM"):
 		s.noteSignalRights(err)
 		return fmt.Errorf("%w: %w", store.ErrNoSignals, err)
 	}
-	return translate(err)
+	return redisclient.Translate(err)
 }
 
 // tryPublish sends a message. In a Cluster it goes to the server that listeners subscribe to: the client would choose
 // any, and messages of two servers overtake each other.
 func (s *Store) tryPublish(ctx context.Context, message []byte) error {
-	c, inCluster := s.client.(*redis.ClusterClient)
+	c, inCluster := s.client.UniversalClient.(*redis.ClusterClient)
 	if !inCluster {
 		return s.client.Publish(ctx, s.signals.channel, message).Err()
 	}
@@ -128,7 +129,7 @@ func (s *Store) noteSignalRights(missing error) {
 	if missing != nil {
 		value = "missing"
 	}
-	s.log.logOnce(slog.LevelWarn, topic{s.url, "signals"}, value,
+	s.client.Log.LogOnce(slog.LevelWarn, s.client.Name, "signals", value,
 		"the user of this Redis lacks rights: connections to other servers get no typing, and learn late what their "+
 			"users say; allow "+signalRights+" &"+s.keys.signalChannel(0)+"*", "error", missing)
 }
@@ -145,21 +146,21 @@ func (s *Store) Listen(ctx context.Context, receive func(store.Signal)) {
 
 // follow passes the signals of other processes to a listener until the context ends.
 func (s *Store) follow(ctx context.Context, l *signals.Listener) {
-	for !s.closed.Load() {
+	for !s.client.Closed() {
 		known := s.signals.forbidden.Load()
 		err := s.subscribe(ctx, l)
 		if ctx.Err() != nil {
 			return
 		}
 		wait := signalRetry
-		if strings.HasPrefix(replyError(err), "NOPERM") {
+		if strings.HasPrefix(redisclient.ReplyError(err), "NOPERM") {
 			s.noteSignalRights(err)
 			wait = signalRightsWait
 			if !known {
 				l.Lose() // those of this process arrive
 			}
 		}
-		pause(ctx, wait)
+		redisclient.Pause(ctx, wait)
 	}
 	<-ctx.Done()
 }
@@ -177,7 +178,7 @@ func (s *Store) subscribe(ctx context.Context, l *signals.Listener) error {
 		stop()
 		_ = sub.Close() // nothing is left to be read
 	}()
-	if _, err := sub.ReceiveTimeout(ctx, 2*s.timeout); err != nil {
+	if _, err := sub.ReceiveTimeout(ctx, 2*s.client.Timeout); err != nil {
 		return err
 	}
 	s.signals.listening.Add(1)
@@ -187,7 +188,7 @@ func (s *Store) subscribe(ctx context.Context, l *signals.Listener) error {
 	check := encodeSignal(s.holder, store.Signal{Kind: signalCheck, Data: []byte(s.holder)})
 	var checking sync.WaitGroup
 	checking.Go(func() {
-		repeat(ctx, s.signals.checkEvery, func(ctx context.Context) { s.checkSignals(ctx, check, cancel) }, func() {})
+		redisclient.Repeat(ctx, s.signals.checkEvery, func(ctx context.Context) { s.checkSignals(ctx, check, cancel) })
 	})
 	defer checking.Wait()
 	defer cancel(nil)
@@ -200,7 +201,7 @@ func (s *Store) subscribe(ctx context.Context, l *signals.Listener) error {
 
 // checkSignals sends a listener's signal to itself. Without the right to send, the listener ends.
 func (s *Store) checkSignals(ctx context.Context, check []byte, cancel context.CancelCauseFunc) {
-	ctx, done := context.WithTimeout(ctx, s.timeout)
+	ctx, done := context.WithTimeout(ctx, s.client.Timeout)
 	defer done()
 	err := s.publish(ctx, check)
 	switch {
@@ -214,7 +215,7 @@ func (s *Store) checkSignals(ctx context.Context, check []byte, cancel context.C
 // receive passes the messages of a subscription to a listener. It returns an error if the listener's own signal, which
 // is sent again and again, does not arrive: a connection can be dead without an error.
 func (s *Store) receive(ctx context.Context, sub *redis.PubSub, check string, l *signals.Listener) error {
-	patience := s.signals.checkEvery + 2*s.timeout
+	patience := s.signals.checkEvery + 2*s.client.Timeout
 	for due := time.Now().Add(patience); ; {
 		rest := time.Until(due)
 		if rest <= 0 {

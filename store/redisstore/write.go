@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -45,7 +46,7 @@ type pendingBatch struct {
 
 // record writes batches of pings or, with left, of leaves. Empty batches have no effect.
 func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sighting], left bool) {
-	ctx, cancel, err := s.begin(ctx, s.timeout)
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		fail(batches, err)
 		return
@@ -55,7 +56,7 @@ func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sightin
 	s.verify(ctx, namespaces)
 	written, namespaces := s.withoutHidden(ctx, all)
 	s.admit(ctx, namespaces)
-	s.write(confirmed(ctx), written, left)
+	s.write(redisclient.Confirmed(ctx), written, left)
 	s.afterWrite(ctx, written)
 	for _, b := range all {
 		b.finish()
@@ -155,7 +156,7 @@ func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
 	}
 	for i, reply := range s.runShards(ctx, calls) {
 		c := cmds[i]
-		err := translate(reply.Err())
+		err := redisclient.Translate(reply.Err())
 		if err == nil {
 			err = s.readStates(c, reply.Val(), left)
 		}
@@ -245,7 +246,7 @@ func (c writeCmd) feedArgs(left bool) []any {
 }
 
 func (s *Store) readStates(c writeCmd, reply any, left bool) error {
-	parts, err := sliceOf(reply, -1)
+	parts, err := redisclient.Slice(reply, -1)
 	if err != nil || len(parts) == 0 {
 		return cmp.Or(err, errors.New("empty script reply"))
 	}
@@ -271,7 +272,7 @@ const hidesPart = 5
 
 // readScores reads the states of a command from its scores.
 func (s *Store) readScores(c writeCmd, reply any, hides bool) error {
-	scores, err := sliceOf(reply, len(c.index))
+	scores, err := redisclient.Slice(reply, len(c.index))
 	if err != nil {
 		return err
 	}
@@ -319,9 +320,9 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 func (s *Store) forgetUser(ctx context.Context, ns namespace, user string) error {
 	shard := ns.of(user)
 	if !ns.hasCompanions() {
-		return translate(s.client.ZRem(confirmed(ctx), shard, user).Err())
+		return redisclient.Translate(s.client.ZRem(redisclient.Confirmed(ctx), shard, user).Err())
 	}
-	_, err := s.runShardsAll(confirmed(ctx), []shardCall{{
+	_, err := s.runShardsAll(redisclient.Confirmed(ctx), []shardCall{{
 		namespace: ns, shard: shard, script: scripts.FeedForget, reads: true,
 		prepare: func(has sides) (string, string, []any) {
 			return "defhmpr", s.feedLetters(ctx, ns, shard, has), []any{linkBase(), user}

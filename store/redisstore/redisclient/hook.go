@@ -1,4 +1,4 @@
-package redisstore
+package redisclient
 
 import (
 	"context"
@@ -148,7 +148,7 @@ func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // explain adds why the last TLS handshake failed to an error that is not a reply of Redis.
 func (h *hook) explain(err error) error {
 	cause := h.handshake.Load()
-	if err == nil || cause == nil || replyError(err) != "" || errors.Is(err, errHandshake) {
+	if err == nil || cause == nil || ReplyError(err) != "" || errors.Is(err, errHandshake) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, *cause)
@@ -186,7 +186,7 @@ func (h repeatHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 		for i, cmd := range cmds {
 			open[i] = onceCmd{cmd}
 		}
-		for run := 0; len(open) > 0 && (run == 0 || pause(ctx, repeatPause)); run++ {
+		for run := 0; len(open) > 0 && (run == 0 || Pause(ctx, RepeatPause)); run++ {
 			_ = next(ctx, open) // each command keeps its error
 			open = slices.DeleteFunc(open, func(cmd redis.Cmder) bool {
 				err := cmd.Err()
@@ -195,17 +195,9 @@ func (h repeatHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 				return run >= h.retries || !isLost && !redis.HasErrorPrefix(err, "CLUSTERDOWN")
 			})
 		}
-		return firstError(cmds)
+		return FirstError(cmds)
 	}
 }
 
-const repeatPause = 10 * time.Millisecond // before something is sent again
-
-// pause waits. It returns false if the context ends.
-func pause(ctx context.Context, wait time.Duration) bool {
-	select {
-	case <-ctx.Done():
-	case <-time.After(wait):
-	}
-	return ctx.Err() == nil
-}
+// RepeatPause is the time before something is sent again.
+const RepeatPause = 10 * time.Millisecond

@@ -1,4 +1,4 @@
-package redisstore
+package replica
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 var errNoBeat = errors.New("it has no heartbeat of this server, which each gets from the primary")
 
 // probe reads the heartbeat from a replica.
-func (r *replicas) probe(ctx context.Context, one *replica) {
+func (r *Set) probe(ctx context.Context, one *replica) {
 	asking, cancel := context.WithTimeout(ctx, r.timeout())
 	defer cancel()
-	number, err := one.client.Get(asking, r.key).Int64()
+	number, err := one.client.Get(asking, r.o.HeartbeatKey).Int64()
 	if ctx.Err() != nil {
 		return // it is not read from any longer
 	}
@@ -28,11 +28,11 @@ func (r *replicas) probe(ctx context.Context, one *replica) {
 
 // report logs that a replica cannot be read, once that has lasted for longer than the largest lag, and when it can be
 // read again. A replica that restarts meanwhile is not worth a remark.
-func (r *replicas) report(one *replica, err error) {
-	about := topic{one.addr, "replica"}
+func (r *Set) report(one *replica, err error) {
 	if err == nil {
 		if one.reported {
-			r.store.log.logOnce(slog.LevelInfo, about, "works", "a replica can be read from again", "server", one.addr)
+			r.client.Log.LogOnce(slog.LevelInfo, one.addr, "replica", "works",
+				"a replica can be read from again", "server", one.addr)
 		}
 		one.failing, one.reported = nil, false
 		return
@@ -48,7 +48,8 @@ func (r *replicas) report(one *replica, err error) {
 		err = errNoBeat
 	}
 	one.reported = true
-	r.store.log.logOnce(slog.LevelWarn, about, "failed", "cannot read from a replica", "server", one.addr, "error", err)
+	r.client.Log.LogOnce(slog.LevelWarn, one.addr, "replica", "failed",
+		"cannot read from a replica", "server", one.addr, "error", err)
 }
 
 // saw notes a heartbeat that a replica had, unless it has had a newer one.

@@ -1,4 +1,4 @@
-package redisstore
+package redisclient
 
 import (
 	"cmp"
@@ -204,4 +204,10 @@ func Redact(rawURL string) string {
 		return unreadable
 	}
 	return a.String()
+}
+
+// IsCluster reports whether a store URL is that of a Cluster.
+func IsCluster(rawURL string) bool {
+	a, err := parseAddress(rawURL)
+	return err == nil && a.topology == cluster
 }

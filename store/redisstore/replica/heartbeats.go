@@ -1,11 +1,13 @@
-package redisstore
+package replica
 
 import (
 	"sync"
 	"time"
+
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
-// beatsKept is the number of heartbeats whose time is remembered. There are fewer in [MaxLag]: those
+// beatsKept is the number of heartbeats whose time is remembered. There are fewer in the largest lag: those
 // before are too old in any case.
 const beatsKept = 64
 
@@ -27,7 +29,7 @@ type beats struct {
 	kept [beatsKept]beat
 }
 
-func newBeats(o Options) *beats {
+func newBeats(o redisclient.Options) *beats {
 	return &beats{monotonic: o.Monotonic, now: o.Now}
 }
 

@@ -1,4 +1,4 @@
-package redisstore
+package redisclient
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// translate turns errors of go-redis into those of the contract. A caller's own cancellation stays as it is. An error
+// Translate turns errors of go-redis into those of the contract. A caller's own cancellation stays as it is. An error
 // that is not a reply of Redis arose on the way to it: a lost connection, a certificate, a pool exhausted by callers of
 // a hanging Redis, or another service at its address.
-func translate(err error) error {
-	reply := replyError(err)
+func Translate(err error) error {
+	reply := ReplyError(err)
 	isRefusal := func(r refusal) bool { return strings.HasPrefix(reply, r.begins) }
 	known := slices.IndexFunc(refusals, isRefusal)
 	var meaning error
@@ -39,11 +39,11 @@ func translate(err error) error {
 	return fmt.Errorf("%w: %w", meaning, err)
 }
 
-// replyError returns the error that Redis replied with, beginning with its code; "" if it is not from Redis. Before
+// ReplyError returns the error that Redis replied with, beginning with its code; "" if it is not from Redis. Before
 // version 7 Redis puts a text in front of an error within a script:
 //
 //	ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -OOM command …
-func replyError(err error) string {
+func ReplyError(err error) string {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return ""
@@ -56,9 +56,9 @@ func replyError(err error) string {
 	return strings.TrimPrefix(text, "-")
 }
 
-// isOfKey reports whether an error is about one key rather than the server.
-func isOfKey(err error) bool {
-	forbidden := strings.HasPrefix(replyError(err), "NOPERM") && strings.Contains(replyError(err), " key")
+// IsOfKey reports whether an error is about one key rather than the server.
+func IsOfKey(err error) bool {
+	forbidden := strings.HasPrefix(ReplyError(err), "NOPERM") && strings.Contains(ReplyError(err), " key")
 	return forbidden || errors.Is(err, store.ErrWrongType)
 }
 

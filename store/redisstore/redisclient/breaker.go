@@ -1,4 +1,4 @@
-package redisstore
+package redisclient
 
 import (
 	"context"
@@ -40,14 +40,14 @@ type Breaker struct {
 }
 
 // Breakers returns the circuit breakers of the servers that were used within the last minute, sorted by address.
-func (s *Store) Breakers() []Breaker { return s.guard.states() }
+func (c *Client) Breakers() []Breaker { return c.guard.states() }
 
 // BreakersOpened returns how often circuit breakers opened since Open. It does not count probes that failed.
-func (s *Store) BreakersOpened() int64 { return s.guard.opened.Load() }
+func (c *Client) BreakersOpened() int64 { return c.guard.opened.Load() }
 
 // breakers has a circuit breaker for each address that commands are sent to.
 type breakers struct {
-	log       *onceLogger
+	log       *OnceLogger
 	monotonic func() time.Duration
 	patience  time.Duration // a timeout before this says nothing about the server: the caller was in a hurry
 	window    time.Duration // in which outcomes count
@@ -73,7 +73,7 @@ var errNoVerdict = errors.New("no verdict")
 
 func newBreakers(o Options) *breakers {
 	return &breakers{
-		log: &onceLogger{Logger: o.Logger}, monotonic: o.Monotonic, patience: o.Timeout / 4,
+		log: &OnceLogger{Logger: o.Logger}, monotonic: o.Monotonic, patience: o.Timeout / 4,
 		byAddr: map[string]*breaker{},
 		window: max(failureWindow, 2*maxConsecutive*o.Timeout), // one batch after the other can time out
 	}
@@ -179,7 +179,7 @@ func (b *breakers) run(ctx context.Context, one *breaker, send func(context.Cont
 func (b *breakers) verdict(err error, waited time.Duration) error {
 	var timeout interface{ Timeout() bool }
 	switch {
-	case err == nil || replyError(err) != "": // refusals are fast, and Redis knows best why
+	case err == nil || ReplyError(err) != "": // refusals are fast, and Redis knows best why
 		return nil
 	case errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrPoolTimeout):
 		return errNoVerdict

@@ -1,11 +1,9 @@
-package redisstore
+package redisclient
 
 import (
 	"bytes"
 	"context"
 	"log/slog"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,19 +40,19 @@ func (f *fakeTime) sample(context.Context) (time.Time, error) {
 	return theirs, nil
 }
 
-func (f *fakeTime) clock(log *bytes.Buffer) *sampledClock {
+func (f *fakeTime) clock(log *bytes.Buffer) *Clock {
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	monotonic := func() time.Duration { return f.monotonic }
-	return &sampledClock{
+	return &Clock{
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: monotonic, Logger: logger}),
-		local: func() time.Time { return f.at(f.local) }, sample: f.sample, log: &onceLogger{Logger: logger},
+		local: func() time.Time { return f.at(f.local) }, sample: f.sample, log: &OnceLogger{Logger: logger},
 	}
 }
 
 // pass lets time pass, in which the background looks after the clock.
-func (f *fakeTime) pass(c *sampledClock, d time.Duration) {
-	for end := f.monotonic + d; f.monotonic < end; f.monotonic += lookEvery {
-		c.refresh(context.Background())
+func (f *fakeTime) pass(c *Clock, d time.Duration) {
+	for end := f.monotonic + d; f.monotonic < end; f.monotonic += ClockEvery {
+		c.Refresh(context.Background())
 	}
 }
 
@@ -64,12 +62,12 @@ func TestClock(t *testing.T) {
 	ctx, log := context.Background(), bytes.Buffer{}
 	f := &fakeTime{redis: 5 * time.Second, roundTrip: 200 * time.Millisecond, down: true}
 	c := f.clock(&log)
-	_, err := c.read(ctx)
+	_, err := c.Read(ctx)
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	f.down = false
 	requireRedisTime := func() {
 		t.Helper()
-		now, err := c.read(ctx)
+		now, err := c.Read(ctx)
 		require.NoError(t, err)
 		require.Equal(t, clockBegin.Add(f.monotonic+f.redis), now)
 	}
@@ -96,15 +94,7 @@ func TestClock(t *testing.T) {
 	f.down = false
 
 	f.redis = -time.Hour // as after a failover to another machine
-	f.pass(c, sampleEvery+2*time.Second)
+	f.pass(c, clock.ReadEvery+2*time.Second)
 	requireRedisTime()
 	require.EqualValues(t, 1, c.Stats().Steps)
-}
-
-// TestMaxAhead: the scripts cannot read the contract.
-func TestMaxAhead(t *testing.T) {
-	source, err := os.ReadFile("scripts/shared/clock.lua")
-	require.NoError(t, err)
-	require.Contains(t, string(source),
-		"\nlocal max_ahead = "+strconv.FormatInt(store.MaxAhead.Milliseconds(), 10)+"\n")
 }

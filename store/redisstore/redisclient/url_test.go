@@ -1,4 +1,4 @@
-package redisstore
+package redisclient
 
 import (
 	"log/slog"
@@ -83,7 +83,7 @@ func TestInvalidAddresses(t *testing.T) {
 		"redis://:geheim%geheim@host":                                     "%2F",
 		"redis://host?password=geheim":                                    "unknown option",
 	} {
-		_, err := Open(Options{URL: url})
+		err := Options{URL: url}.Validate()
 		require.ErrorContains(t, err, reason, url)
 		require.NotContains(t, strings.ReplaceAll(err.Error(), reason, ""), "geheim", url)
 		require.NotContains(t, Redact(url), "geheim", url)
@@ -110,7 +110,7 @@ func TestInsecureIsLogged(t *testing.T) {
 	for _, value := range []string{"false", "true"} {
 		require.Empty(t, log.String())
 		o := Options{URL: "rediss://:geheim@h?tls-insecure-skip-verify=" + value, Logger: logger}
-		client, err := newClient(o, newGuard(o))
+		client, _, err := newClient(o, newGuard(o))
 		require.NoError(t, err)
 		require.Equal(t, value == "true", client.(*redis.Client).Options().TLSConfig.InsecureSkipVerify)
 		require.NoError(t, client.Close())

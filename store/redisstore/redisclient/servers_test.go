@@ -1,23 +1,21 @@
-package redisstore
+package redisclient
 
 import (
-	"context"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/store/clock"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // TestCheckInfoLogsOnce: until they change or come back; each server has its own.
 func TestCheckInfoLogsOnce(t *testing.T) {
 	var log strings.Builder
-	l := &onceLogger{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	l := &OnceLogger{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	lines := func(server, version, policy string) int {
 		before := strings.Count(log.String(), "\n")
 		_ = l.checkInfo(server, map[string]string{"redis_version": version, "maxmemory_policy": policy})
@@ -47,49 +45,39 @@ func TestOlderThan(t *testing.T) {
 	}
 }
 
-// TestAgreementExpires: every sample also forgets which namespaces were checked, so that one which was
-// deleted and created again by a server with other settings is not read as empty for long.
-func TestAgreementExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(context.Background())
-		sampled, expired := 0, 0
-		go repeat(ctx, sampleEvery, func(context.Context) { sampled++ }, func() { expired++ })
-		time.Sleep(3*sampleEvery + time.Second)
-		cancel()
-		synctest.Wait()
-		require.Equal(t, 3, expired)
-		require.Equal(t, 4, sampled, "at once, too")
-	})
+// connect returns a client of a Redis that has all the time it needs.
+func connect(t *testing.T, o Options) *Client {
+	t.Helper()
+	o.URL, o.Timeout, o.DialTimeout = redistest.Start(t), time.Minute, time.Minute
+	o.ProbeKey, o.ClockKey, o.Logger = "probe", "clock", slog.New(slog.DiscardHandler)
+	if o.Now == nil {
+		o.Now, o.Monotonic = time.Now, sinceNow()
+	}
+	c, err := Open(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
 }
 
 // TestConnections: a call opens one, which is idle afterwards.
 func TestConnections(t *testing.T) {
-	s, err := Open(Options{
-		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.Ready(t.Context()))
-	require.Eventually(t, func() bool { // the store itself makes calls, too
-		total, idle := s.Connections()
-		return total > 0 && idle == total
-	}, time.Minute, time.Millisecond)
+	c := connect(t, Options{})
+	require.NoError(t, c.Ping(t.Context()).Err())
+	total, idle := c.Connections()
+	require.Positive(t, total)
+	require.Equal(t, total, idle)
 }
 
 // TestClockOffset is positive when Redis' clock is ahead of this machine's.
 func TestClockOffset(t *testing.T) {
-	var elapsed atomic.Int64
-	s, err := Open(Options{
-		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+	var elapsed time.Duration
+	c := connect(t, Options{
 		Now:       func() time.Time { return time.Now().Add(-time.Hour) },
-		Monotonic: func() time.Duration { return time.Duration(elapsed.Load()) },
+		Monotonic: func() time.Duration { return elapsed },
 	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.Eventually(t, func() bool {
-		elapsed.Add(int64(sampleEvery))
-		s.clock.refresh(t.Context())
-		return s.ClockOffset() != 0
-	}, time.Minute, time.Millisecond)
-	require.InDelta(t, time.Hour, s.ClockOffset(), float64(time.Minute))
+	for range 2 {
+		elapsed += clock.ReadEvery
+		c.Clock.Refresh(t.Context())
+	}
+	require.InDelta(t, time.Hour, c.Clock.Offset(), float64(time.Minute))
 }

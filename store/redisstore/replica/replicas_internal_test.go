@@ -1,4 +1,4 @@
-package redisstore
+package replica
 
 import (
 	"context"
@@ -14,17 +14,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
 // unconnected returns replicas whose largest lag is a second, one of them, and the time of their clocks.
-func unconnected(log io.Writer) (*replicas, *replica, *time.Duration) {
+func unconnected(log io.Writer) (*Set, *replica, *time.Duration) {
 	passed := new(time.Duration)
-	o := Options{
-		MaxLag: time.Second, Monotonic: func() time.Duration { return *passed },
-		Now: func() time.Time { return time.UnixMilli(0).Add(*passed) },
+	o := Options{MaxLag: time.Second, Client: redisclient.Options{
+		Monotonic: func() time.Duration { return *passed },
+		Now:       func() time.Time { return time.UnixMilli(0).Add(*passed) },
+	}}
+	client := &redisclient.Client{
+		Timeout: time.Minute, Log: &redisclient.OnceLogger{Logger: slog.New(slog.NewTextHandler(log, nil))},
 	}
-	s := &Store{timeout: time.Minute, log: onceLogger{Logger: slog.New(slog.NewTextHandler(log, nil))}}
-	r := &replicas{store: s, o: o, beats: newBeats(o)}
+	r := &Set{client: client, o: o, beats: newBeats(o.Client)}
 	one := &replica{addr: "192.0.2.1:6379"}
 	first := r.beats.present()
 	one.seen.Store(&first)
@@ -74,11 +77,11 @@ func TestReplicaReport(t *testing.T) {
 func TestReplicaCheckNotesHeartbeats(t *testing.T) {
 	t.Parallel()
 	r, one, passed := unconnected(io.Discard)
-	hook := &replicaHook{r, one}
+	reading := &hook{r, one}
 	check := func(number int64) {
 		get := redis.NewStringCmd(context.Background(), "get", "heartbeat")
 		get.SetVal(fmt.Sprint(number))
-		require.NoError(t, hook.check(&answer{replica: one}, get))
+		require.NoError(t, reading.check(&answer{replica: one}, get))
 	}
 	first, second := r.beats.next(), r.beats.next()
 	check(second.number)
@@ -94,34 +97,35 @@ func TestReplicaCheckNotesHeartbeats(t *testing.T) {
 // answered or failed to answer is measured.
 func TestReplicaBlame(t *testing.T) {
 	t.Parallel()
+	behind := redisclient.Translate(errBehind)
 	unavailable := fmt.Errorf("%w: it is slow", store.ErrUnavailable)
 	for name, test := range map[string]struct {
 		did    answer
 		goes   bool // the caller does, during the call
 		err    error
-		counts replicaResult // replicaResults for nothing
+		counts result // results for nothing
 	}{
 		"it answers":      {did: answer{asked: true}, counts: resultReplica},
 		"in the end":      {did: answer{asked: true}, goes: true, counts: resultReplica},
-		"it is behind":    {did: answer{behind: true, failed: true}, err: translate(errBehind), counts: resultBehind},
+		"it is behind":    {did: answer{behind: true, failed: true}, err: behind, counts: resultBehind},
 		"it fails":        {did: answer{failed: true}, err: unavailable, counts: resultFailed},
 		"it has odd data": {did: answer{failed: true}, err: store.ErrWrongType, counts: resultFailed},
-		"the primary":     {err: unavailable, counts: replicaResults},
-		"the caller":      {did: answer{failed: true}, goes: true, err: unavailable, counts: replicaResults},
-		"it is not asked": {counts: replicaResults},
+		"the primary":     {err: unavailable, counts: results},
+		"the caller":      {did: answer{failed: true}, goes: true, err: unavailable, counts: results},
+		"it is not asked": {counts: results},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, one, passed := unconnected(io.Discard)
 			var measured []string
-			r.o.ObserveReplica = func(operation string, took time.Duration, err error) {
+			r.o.Observe = func(operation string, took time.Duration, err error) {
 				measured = append(measured, fmt.Sprint(operation, " ", took, " ", err))
 			}
 			one.working.Store(true)
 			one.saw(r.beats.next())
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			reads := &replicaReads{replicas: r, replica: one, namespace: "chat"}
+			reads := &reads{replicas: r, replica: one, namespace: "chat"}
 			succeeded := reads.try(ctx, "count", "chat", func(ctx context.Context) error {
 				*passed += time.Millisecond
 				if *answerOf(ctx) = test.did; test.goes {
@@ -131,8 +135,8 @@ func TestReplicaBlame(t *testing.T) {
 			})
 			require.Equal(t, test.err == nil, succeeded)
 			require.Equal(t, name != "it fails", one.working.Load())
-			for result := range replicaResults {
-				require.Equal(t, result == test.counts, r.counts[result].Load() == 1, result)
+			for one := range results {
+				require.Equal(t, one == test.counts, r.counts[one].Load() == 1, one)
 			}
 			if test.counts == resultReplica || test.counts == resultFailed {
 				require.Equal(t, []string{fmt.Sprint("count 1ms ", test.err)}, measured)
@@ -150,10 +154,10 @@ func TestReplicaGoes(t *testing.T) {
 	watched, stop := context.WithCancel(t.Context())
 	one.stop = stop
 	r.known = []*replica{one}
-	r.keep(t.Context(), []string{one.addr})
+	r.keep([]string{one.addr})
 	require.Len(t, r.known, 1)
 	require.NoError(t, watched.Err())
-	r.keep(t.Context(), nil)
+	r.keep(nil)
 	require.Empty(t, r.known)
 	require.ErrorIs(t, watched.Err(), context.Canceled)
 	require.ErrorIs(t, one.client.Ping(t.Context()).Err(), redis.ErrClosed)

@@ -1,9 +1,10 @@
-package redisstore
+// Package replica reads from replicas of a Redis that are not too far behind their primary. See
+// docs/decisions/replicas.md.
+package replica
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -14,14 +15,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-)
 
-// This file finds replicas and watches how far behind they are: see docs/decisions/replicas.md.
-
-// The bounds of [Options.MaxLag].
-const (
-	MinLag = 100 * time.Millisecond
-	MaxLag = time.Minute
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
 const (
@@ -36,13 +32,25 @@ const (
 	beatKept = 10 * time.Minute
 )
 
-// replicas are the replicas that are read from. A nil *replicas is that of a store that reads from the primary alone.
-type replicas struct {
-	store  *Store
+// Options sets which replicas are read from.
+type Options struct {
+	MaxLag       time.Duration // of a replica that is read from
+	HeartbeatKey string        // that this process writes to the primary; no other process has the same
+
+	Client redisclient.Options // of the primary, with which replicas are connected to
+
+	// Observe is called with the time of each read that a replica answered, or failed to answer, and its error. The
+	// operation is lookup, count, newest, list or read_details. It must return quickly.
+	Observe func(operation string, took time.Duration, err error)
+}
+
+// Set has the replicas that are read from. A nil *Set is that of a store that reads from the primary alone.
+type Set struct {
+	client *redisclient.Client // of the primary
+	own    store.Store         // whose reads use the client of [redisclient.WithReader]
 	o      Options
-	key    string // of the heartbeats of this process
 	beats  *beats
-	counts [replicaResults]atomic.Int64
+	counts [results]atomic.Int64
 
 	mu     sync.Mutex
 	known  []*replica
@@ -54,7 +62,7 @@ type replicas struct {
 type replica struct {
 	addr    string
 	client  *redis.Client
-	stop    context.CancelFunc
+	stop    func()               // the probes
 	seen    atomic.Pointer[beat] // the newest one that it had, or a first one without a number
 	working atomic.Bool          // whether the last call succeeded
 
@@ -63,41 +71,17 @@ type replica struct {
 	reported bool  // this is in the log
 }
 
-// newReplicas returns the replicas of a store, none of which is known yet.
-func newReplicas(s *Store, o Options) *replicas {
-	if o.MaxLag == 0 {
-		return nil
-	}
-	return &replicas{store: s, o: o, key: s.keys.heartbeat(s.holder), beats: newBeats(o)}
+// Open begins to look for replicas and to write heartbeats, until the client is closed. The store answers from replicas
+// what is read with their client. There must be no Cluster.
+func Open(client *redisclient.Client, own store.Store, o Options) *Set {
+	r := &Set{client: client, own: own, o: o, beats: newBeats(o.Client)}
+	client.Every(discoverEvery, r.discover)
+	client.Every(r.beatEvery(), r.sendBeat)
+	return r
 }
 
-// checkLag returns an error if replicas cannot be read from.
-func (o Options) checkLag() error {
-	if o.MaxLag == 0 {
-		return nil
-	}
-	if o.MaxLag < MinLag || o.MaxLag > MaxLag {
-		return fmt.Errorf("%s is not a lag of replicas: use %s to %s",
-			o.MaxLag, MinLag, MaxLag)
-	}
-	if a, err := parseAddress(o.URL); err == nil && a.topology == cluster {
-		return errors.New("the replicas of a Cluster cannot be read from: set redis-read-from to primary, " +
-			"or use redis:// or redis+sentinel://")
-	}
-	return nil
-}
-
-// run begins to look for replicas and to write heartbeats, until the context ends.
-func (r *replicas) run(ctx context.Context) {
-	if r == nil {
-		return
-	}
-	r.store.stopped.Go(func() { repeat(ctx, discoverEvery, r.discover, func() {}) })
-	r.store.stopped.Go(func() { repeat(ctx, r.beatEvery(), r.sendBeat, func() {}) })
-}
-
-// close closes the connections to replicas. Calls that use them fail, and go to the primary.
-func (r *replicas) close() error {
+// Close closes the connections to replicas. Calls that use them fail, and go to the primary.
+func (r *Set) Close() error {
 	if r == nil {
 		return nil
 	}
@@ -113,25 +97,24 @@ func (r *replicas) close() error {
 }
 
 // timeout bounds a call to a replica: the primary can still be asked after it.
-func (r *replicas) timeout() time.Duration { return r.store.timeout / 2 }
+func (r *Set) timeout() time.Duration { return r.client.Timeout / 2 }
 
 // beatEvery returns the time between two heartbeats, and between two probes of a replica.
-func (r *replicas) beatEvery() time.Duration { return min(r.o.MaxLag/beatsPerLag, maxBeat) }
+func (r *Set) beatEvery() time.Duration { return min(r.o.MaxLag/beatsPerLag, maxBeat) }
 
 // sendBeat writes the next heartbeat to the primary. If that fails, replicas get old, and are not read from.
-func (r *replicas) sendBeat(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
+func (r *Set) sendBeat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.client.Timeout)
 	defer cancel()
 	next := r.beats.next()
-	_ = r.store.client.Set(ctx, r.key, next.number, beatKept).Err()
+	_ = r.client.Set(ctx, r.o.HeartbeatKey, next.number, beatKept).Err()
 }
 
 // discover asks the primary for its replicas. While it does not answer, those known remain.
-func (r *replicas) discover(ctx context.Context) {
-	asking, cancel := context.WithTimeout(ctx, r.store.timeout)
+func (r *Set) discover(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.client.Timeout)
 	defer cancel()
-	client := r.store.client.(*redis.Client) // there is no Cluster: see checkLag
-	info, err := readInfo(asking, client, "replication")
+	info, err := redisclient.ReadInfo(ctx, r.client.UniversalClient.(*redis.Client), "replication")
 	if err != nil {
 		return
 	}
@@ -140,10 +123,10 @@ func (r *replicas) discover(ctx context.Context) {
 	if len(found) == 0 {
 		value = "none"
 	}
-	r.store.log.logOnce(slog.LevelWarn, topic{r.store.url, "replicas to read from"}, value,
+	r.client.Log.LogOnce(slog.LevelWarn, r.client.Name, "replicas to read from", value,
 		"this Redis has no replicas to read from, or its user lacks +info: everything is read from the primary",
-		"server", r.store.url)
-	r.keep(ctx, found)
+		"server", r.client.Name)
+	r.keep(found)
 }
 
 // replicasIn returns the addresses of the first replicas that a primary has, by its INFO.
@@ -170,7 +153,7 @@ func replicasIn(info map[string]string) (found []string) {
 }
 
 // keep has exactly the replicas with these addresses.
-func (r *replicas) keep(ctx context.Context, addresses []string) {
+func (r *Set) keep(addresses []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -190,40 +173,36 @@ func (r *replicas) keep(ctx context.Context, addresses []string) {
 		}
 		one, err := r.connect(addr)
 		if err != nil {
-			r.store.log.logOnce(slog.LevelWarn, topic{addr, "replica"}, "failed", "cannot read from a replica",
+			r.client.Log.LogOnce(slog.LevelWarn, addr, "replica", "failed", "cannot read from a replica",
 				"server", addr, "error", err)
 			continue
 		}
-		r.store.log.logOnce(slog.LevelWarn, topic{addr, "replica"}, "", "") // what is wrong with it now is logged again
-		watching, stop := context.WithCancel(ctx)
-		one.stop = stop
+		r.client.Log.LogOnce(slog.LevelWarn, addr, "replica", "", "") // what is wrong with it now is logged again
+		one.stop = r.client.Every(r.beatEvery(), func(ctx context.Context) { r.probe(ctx, one) })
 		r.known = append(r.known, one)
-		r.store.stopped.Go(func() {
-			repeat(watching, r.beatEvery(), func(ctx context.Context) { r.probe(ctx, one) }, func() {})
-		})
 	}
 }
 
 // connect returns a replica that has not been asked for anything.
-func (r *replicas) connect(addr string) (*replica, error) {
-	client, err := newReplicaClient(r.o, addr, r.timeout())
+func (r *Set) connect(addr string) (*replica, error) {
+	client, err := redisclient.OpenReplica(r.o.Client, addr, r.timeout())
 	if err != nil {
 		return nil, err
 	}
 	one := &replica{addr: addr, client: client}
 	first := r.beats.present()
 	one.seen.Store(&first)
-	if r.o.Instrument != nil {
-		if err := r.o.Instrument(client); err != nil {
+	if r.o.Client.Instrument != nil {
+		if err := r.o.Client.Instrument(client); err != nil {
 			return nil, errors.Join(err, client.Close())
 		}
 	}
-	client.AddHook(&replicaHook{r, one})
+	client.AddHook(&hook{r, one})
 	return one, nil
 }
 
 // choose returns one of the replicas that work and are not too far behind, each in turn; nil if there is none.
-func (r *replicas) choose() *replica {
+func (r *Set) choose() *replica {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.known {
@@ -236,9 +215,12 @@ func (r *replicas) choose() *replica {
 	return nil
 }
 
-// age returns how far behind the replica may be that is furthest behind; false if none is known. It says up to the time
+// Age returns how far behind the replica may be that is furthest behind; false if none is known. It says up to the time
 // between two heartbeats and that between two probes more than it is.
-func (r *replicas) age() (age time.Duration, known bool) {
+func (r *Set) Age() (age time.Duration, known bool) {
+	if r == nil {
+		return 0, false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range r.known {

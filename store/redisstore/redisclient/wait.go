@@ -1,4 +1,4 @@
-package redisstore
+package redisclient
 
 import (
 	"context"
@@ -21,13 +21,19 @@ type waits struct {
 }
 
 // WaitFailures returns how often too few replicas confirmed a round trip of writes in time since Open.
-func (s *Store) WaitFailures() int64 { return s.guard.failures.Load() }
+func (c *Client) WaitFailures() int64 { return c.guard.failures.Load() }
 
 // confirmedKey marks the context of writes that replicas have to confirm.
 type confirmedKey struct{}
 
-func confirmed(ctx context.Context) context.Context {
+// Confirmed returns a context for writes that [Options.Wait] replicas have to confirm.
+func Confirmed(ctx context.Context) context.Context {
 	return context.WithValue(ctx, confirmedKey{}, true)
+}
+
+// Unconfirmed returns a context for writes that no replica has to confirm.
+func Unconfirmed(ctx context.Context) context.Context {
+	return context.WithValue(ctx, confirmedKey{}, nil)
 }
 
 func isConfirmed(ctx context.Context) bool { return ctx.Value(confirmedKey{}) != nil }
@@ -80,3 +86,6 @@ func (w *waits) check(cmds []redis.Cmder, wait *redis.IntCmd, sent error) error 
 	}
 	return err
 }
+
+// RepeatTime returns for how long what Redis refuses may be repeated within a call: half of what is left of it.
+func (c *Client) RepeatTime(ctx context.Context) time.Duration { return c.guard.limit(ctx) }

@@ -1,4 +1,4 @@
-package redisstore
+package redisclient
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		require.Equal(b, BreakerOpen, b.state())
 		require.Equal(b, 1, b.open)
 		sent := b.sent
-		require.ErrorIs(b, translate(b.call()), errOpen)
+		require.ErrorIs(b, Translate(b.call()), errOpen)
 		require.ErrorContains(b, b.call(), "redis:6379")
 		require.Equal(b, sent, b.sent, "nothing is sent")
 		for range 3 { // probes that fail

@@ -1,4 +1,4 @@
-package redisstore
+package redisclient
 
 import (
 	"context"
@@ -27,10 +27,10 @@ const (
 
 // newClient makes a client that fails fast: it reports a lost Redis within Options.Timeout, whatever the number of
 // attempts. The guard sees all its commands.
-func newClient(o Options, g *guard) (redis.UniversalClient, error) {
+func newClient(o Options, g *guard) (redis.UniversalClient, address, error) {
 	a, common, err := commonOptions(o)
 	if err != nil {
-		return nil, err
+		return nil, a, err
 	}
 	common.Dialer = g.dialer(o.DialTimeout, common.TLSConfig)
 	var client redis.UniversalClient
@@ -38,14 +38,14 @@ func newClient(o Options, g *guard) (redis.UniversalClient, error) {
 	case sentinel:
 		primary := newFailoverClient(o, a, common)
 		g.attachSentinel(primary)
-		return primary, nil
+		return primary, a, nil
 	case cluster:
 		client = newClusterClient(o, common)
 	default:
 		client = redis.NewClient(common.Simple())
 	}
 	g.attach(client)
-	return client, nil
+	return client, a, nil
 }
 
 // commonOptions returns the address in a store URL, and the options of a client for any topology.
@@ -93,11 +93,11 @@ func (g *guard) dialer(
 		var connecting *net.OpError
 		switch {
 		case err == nil:
-			g.log.logOnce(slog.LevelInfo, topic{addr, "tls"}, "", "")
+			g.log.LogOnce(slog.LevelInfo, addr, "tls", "", "")
 		case errors.Is(err, context.Canceled), errors.As(err, &connecting) && connecting.Op == "dial":
 		default:
 			err = fmt.Errorf("%w with %s%s: %w", errHandshake, addr, handshakeAdvice(err), err)
-			g.log.logOnce(slog.LevelError, topic{addr, "tls"}, "failed", "cannot connect to Redis", "error", err)
+			g.log.LogOnce(slog.LevelError, addr, "tls", "failed", "cannot connect to Redis", "error", err)
 		}
 		return conn, err
 	}
@@ -148,9 +148,9 @@ func speaksTLS(addr string, timeout time.Duration) bool {
 	return refused && alert.Op == "remote error"
 }
 
-// newReplicaClient makes a client of one replica, for calls that take at most a timeout. It tries nothing twice: the
+// OpenReplica makes a client of one replica, for calls that take at most a timeout. It tries nothing twice: the
 // primary answers what a replica does not.
-func newReplicaClient(o Options, addr string, timeout time.Duration) (*redis.Client, error) {
+func OpenReplica(o Options, addr string, timeout time.Duration) (*redis.Client, error) {
 	quiet := o
 	quiet.Logger = slog.New(slog.DiscardHandler) // the client of the primary has logged what there is
 	_, common, err := commonOptions(quiet)

@@ -1,4 +1,4 @@
-package redisstore
+package replica
 
 import (
 	"context"
@@ -6,71 +6,55 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
-// This file reads from replicas: see docs/decisions/replicas.md.
-
-// replicaResult is what became of a read that a replica could have answered.
-type replicaResult int
+// result is what became of a read that a replica could have answered.
+type result int
 
 const (
-	resultReplica replicaResult = iota // a replica answered
-	resultBehind                       // the primary did: no replica is near enough
-	resultFailed                       // the primary did: the replica failed
-	replicaResults
+	resultReplica result = iota // a replica answered
+	resultBehind                // the primary did: no replica is near enough
+	resultFailed                // the primary did: the replica failed
+	results
 )
 
-// ReplicaStats are what became of reads that replicas could have answered, since Open.
-type ReplicaStats struct {
+// Stats are what became of reads that replicas could have answered, since Open.
+type Stats struct {
 	Replica int64 // a replica answered
 	Behind  int64 // the primary did: no replica is known and near enough
 	Failed  int64 // the primary did: the replica failed
 }
 
-// ReplicaStats returns the statistics of reads from replicas.
-func (s *Store) ReplicaStats() ReplicaStats {
-	if s.replicas == nil {
-		return ReplicaStats{}
+// Stats returns statistics since Open.
+func (r *Set) Stats() Stats {
+	if r == nil {
+		return Stats{}
 	}
-	count := func(result replicaResult) int64 { return s.replicas.counts[result].Load() }
-	return ReplicaStats{
-		Replica: count(resultReplica), Behind: count(resultBehind), Failed: count(resultFailed),
-	}
+	count := func(of result) int64 { return r.counts[of].Load() }
+	return Stats{Replica: count(resultReplica), Behind: count(resultBehind), Failed: count(resultFailed)}
 }
 
-// ReplicaAge returns how far behind the replica may be that is furthest behind; false if there is none. It includes the
-// time between two heartbeats.
-func (s *Store) ReplicaAge() (time.Duration, bool) {
-	if s.replicas == nil {
-		return 0, false
-	}
-	return s.replicas.age()
-}
-
-var _ store.ReplicaReader = (*Store)(nil)
-
-// FromReplica implements [store.ReplicaReader]. All calls of the result use the same replica.
-func (s *Store) FromReplica(primary store.Store, namespace string) (store.ReplicaReads, bool) {
-	if s.replicas == nil {
+// From returns a store whose reads of a namespace a replica answers where that is possible, always the same one, and the
+// primary otherwise. It returns false if no replica is near enough.
+func (r *Set) From(primary store.Store, namespace string) (store.ReplicaReads, bool) {
+	if r == nil {
 		return nil, false
 	}
-	one := s.replicas.choose()
+	one := r.choose()
 	if one == nil {
-		s.replicas.counts[resultBehind].Add(1)
+		r.counts[resultBehind].Add(1)
 		return nil, false
 	}
-	return &replicaReads{Store: primary, own: s, replicas: s.replicas, replica: one, namespace: namespace}, true
+	return &reads{Store: primary, replicas: r, replica: one, namespace: namespace}, true
 }
 
-// replicaReads is a [store.ReplicaReads].
-type replicaReads struct {
+// reads is a [store.ReplicaReads].
+type reads struct {
 	store.Store // the primary
-	own         *Store
-	replicas    *replicas
+	replicas    *Set
 	replica     *replica
 	namespace   string
 	failed      atomic.Bool
@@ -78,7 +62,7 @@ type replicaReads struct {
 }
 
 // Age implements [store.ReplicaReads].
-func (r *replicaReads) Age() (time.Duration, bool) {
+func (r *reads) Age() (time.Duration, bool) {
 	age := r.age.Load()
 	return time.Duration(max(age-1, 0)), age > 0
 }
@@ -86,7 +70,7 @@ func (r *replicaReads) Age() (time.Duration, bool) {
 // try calls read with a context whose calls go to the replica, and reports whether that succeeded. What says
 // nothing about a replica is not counted: a caller who does not wait any longer, and errors of the primary, which read
 // asks for what it must know about a namespace.
-func (r *replicaReads) try(
+func (r *reads) try(
 	ctx context.Context, operation, namespace string, read func(context.Context) error,
 ) bool {
 	if r.failed.Load() || namespace != r.namespace {
@@ -94,7 +78,7 @@ func (r *replicaReads) try(
 	}
 	asking, cancel := context.WithTimeout(ctx, r.replicas.timeout())
 	a, begun := &answer{replica: r.replica}, r.replicas.beats.monotonic()
-	err := read(context.WithValue(asking, answerKey{}, a))
+	err := read(context.WithValue(redisclient.WithReader(asking, a.replica.client), answerKey{}, a))
 	cancel()
 	switch {
 	case err == nil && !a.asked:
@@ -102,10 +86,10 @@ func (r *replicaReads) try(
 	case err != nil && (ctx.Err() != nil || !a.behind && !a.failed):
 		return false
 	}
-	result := a.result(err)
+	result := a.resultOf(err)
 	r.replicas.counts[result].Add(1)
 	if result != resultBehind {
-		r.replicas.o.ObserveReplica(operation, r.replicas.beats.monotonic()-begun, err)
+		r.replicas.o.Observe(operation, r.replicas.beats.monotonic()-begun, err)
 	}
 	if result == resultReplica {
 		r.raise(a.age)
@@ -118,7 +102,7 @@ func (r *replicaReads) try(
 	return false
 }
 
-func (r *replicaReads) raise(age time.Duration) {
+func (r *reads) raise(age time.Duration) {
 	for {
 		before := r.age.Load()
 		if before > int64(age) || r.age.CompareAndSwap(before, int64(age)+1) {
@@ -128,17 +112,17 @@ func (r *replicaReads) raise(age time.Duration) {
 }
 
 // Lookup implements [store.Store].
-func (r *replicaReads) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
+func (r *reads) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
 	states, _, err := r.Describe(ctx, namespace, users)
 	return states, err
 }
 
 // Describe implements [store.Store].
-func (r *replicaReads) Describe(
+func (r *reads) Describe(
 	ctx context.Context, namespace string, users []string,
 ) (states []lastseen.State, details map[string]store.Details, err error) {
 	if r.try(ctx, "lookup", namespace, func(ctx context.Context) (err error) {
-		states, details, err = r.own.Describe(ctx, namespace, users)
+		states, details, err = r.replicas.own.Describe(ctx, namespace, users)
 		return err
 	}) {
 		return states, details, nil
@@ -147,11 +131,11 @@ func (r *replicaReads) Describe(
 }
 
 // Count implements [store.Store].
-func (r *replicaReads) Count(
+func (r *reads) Count(
 	ctx context.Context, namespace string, ranges []lastseen.Range,
 ) (counts []int64, err error) {
 	if r.try(ctx, "count", namespace, func(ctx context.Context) (err error) {
-		counts, err = r.own.Count(ctx, namespace, ranges)
+		counts, err = r.replicas.own.Count(ctx, namespace, ranges)
 		return err
 	}) {
 		return counts, nil
@@ -160,9 +144,9 @@ func (r *replicaReads) Count(
 }
 
 // Newest implements [store.Store].
-func (r *replicaReads) Newest(ctx context.Context, namespace string) (at lastseen.Instant, err error) {
+func (r *reads) Newest(ctx context.Context, namespace string) (at lastseen.Instant, err error) {
 	if r.try(ctx, "newest", namespace, func(ctx context.Context) (err error) {
-		at, err = r.own.Newest(ctx, namespace)
+		at, err = r.replicas.own.Newest(ctx, namespace)
 		return err
 	}) {
 		return at, nil
@@ -171,11 +155,11 @@ func (r *replicaReads) Newest(ctx context.Context, namespace string) (at lastsee
 }
 
 // List implements [store.Store].
-func (r *replicaReads) List(
+func (r *reads) List(
 	ctx context.Context, namespace string, q store.ListQuery,
 ) (page []store.Record, err error) {
 	if r.try(ctx, "list", namespace, func(ctx context.Context) (err error) {
-		page, err = r.own.List(ctx, namespace, q)
+		page, err = r.replicas.own.List(ctx, namespace, q)
 		return err
 	}) {
 		return page, nil
@@ -184,11 +168,11 @@ func (r *replicaReads) List(
 }
 
 // ReadDetails implements [store.Store].
-func (r *replicaReads) ReadDetails(
+func (r *reads) ReadDetails(
 	ctx context.Context, namespace string, records []store.Record,
 ) (details map[string]store.Details, err error) {
 	if r.try(ctx, "read_details", namespace, func(ctx context.Context) (err error) {
-		details, err = r.own.ReadDetails(ctx, namespace, records)
+		details, err = r.replicas.own.ReadDetails(ctx, namespace, records)
 		return err
 	}) {
 		return details, nil
@@ -208,8 +192,8 @@ type answer struct {
 	age     time.Duration
 }
 
-// result returns what became of the call with an error.
-func (a *answer) result(err error) replicaResult {
+// resultOf returns what became of the call with an error.
+func (a *answer) resultOf(err error) result {
 	switch {
 	case a.behind:
 		return resultBehind
@@ -220,25 +204,8 @@ func (a *answer) result(err error) replicaResult {
 	}
 }
 
-// reader returns the client that a read of users uses: that of a replica if the context says so, and otherwise the
-// primary's. What decides how to write, such as metas, is always read with the primary's.
-func (s *Store) reader(ctx context.Context) redis.UniversalClient {
-	if a := answerOf(ctx); a != nil {
-		return a.replica.client
-	}
-	return s.client
-}
-
 // answerOf returns what a call with the context reads from a replica; nil if it reads from the primary.
 func answerOf(ctx context.Context) *answer {
 	a, _ := ctx.Value(answerKey{}).(*answer)
 	return a
-}
-
-// onPrimary returns a context whose reads go to the primary; those of a replica's client pass as they are.
-func onPrimary(ctx context.Context) context.Context {
-	if answerOf(ctx) == nil {
-		return ctx
-	}
-	return context.WithValue(ctx, answerKey{}, (*answer)(nil))
 }

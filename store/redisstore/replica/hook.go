@@ -1,4 +1,4 @@
-package redisstore
+package replica
 
 import (
 	"context"
@@ -12,19 +12,19 @@ import (
 // errBehind is the error of commands to a replica that is too far behind.
 var errBehind = errors.New("the replica is too far behind")
 
-// replicaHook reads the heartbeat before everything that is read from a replica, in the same round trip and on the same
+// hook reads the heartbeat before everything that is read from a replica, in the same round trip and on the same
 // connection. So no result is older than its heartbeat, also if another server now has the replica's address. Commands
 // that do not read for a caller, such as those that begin a connection, pass.
-type replicaHook struct {
-	replicas *replicas
+type hook struct {
+	replicas *Set
 	replica  *replica
 }
 
 // DialHook implements [redis.Hook].
-func (*replicaHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements [redis.Hook].
-func (h *replicaHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if answerOf(ctx) == nil {
 			return next(ctx, cmd)
@@ -37,15 +37,15 @@ func (h *replicaHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // ProcessPipelineHook implements [redis.Hook].
-func (h *replicaHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		a := answerOf(ctx)
 		if a == nil {
 			return next(ctx, cmds)
 		}
 		expired := ctx.Err() != nil // then nothing is sent
-		get := redis.NewStringCmd(ctx, "get", h.replicas.key)
-		sent := next(onPrimary(ctx), append([]redis.Cmder{get}, cmds...))
+		get := redis.NewStringCmd(ctx, "get", h.replicas.o.HeartbeatKey)
+		sent := next(context.WithValue(ctx, answerKey{}, (*answer)(nil)), append([]redis.Cmder{get}, cmds...))
 		err := h.check(a, get)
 		if err != nil {
 			for _, cmd := range cmds {
@@ -60,7 +60,7 @@ func (h *replicaHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 }
 
 // check returns an error unless the heartbeat is young enough, and notes its age.
-func (h *replicaHook) check(a *answer, get *redis.StringCmd) error {
+func (h *hook) check(a *answer, get *redis.StringCmd) error {
 	number, err := get.Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err

@@ -1,0 +1,120 @@
+package redisclient
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Call is one run of a script on one key, and perhaps on others in the same slot.
+type Call struct {
+	Key    string
+	Args   []any
+	Others []string
+	Script *redis.Script // if not nil, it is run instead of the one that the other calls run
+}
+
+func (c Call) keys() []string { return append([]string{c.Key}, c.Others...) }
+
+// Run runs a script on one key.
+func (c *Client) Run(ctx context.Context, script *redis.Script, key string, args ...any) (*redis.Cmd, error) {
+	return c.RunCall(ctx, script, Call{Key: key, Args: args})
+}
+
+// RunCall runs a script once.
+func (c *Client) RunCall(ctx context.Context, script *redis.Script, one Call) (*redis.Cmd, error) {
+	cmd := c.RunEach(ctx, script, []Call{one})[0]
+	return cmd, Translate(cmd.Err())
+}
+
+// RunInts is RunAll for a script that returns n numbers.
+func (c *Client) RunInts(ctx context.Context, script *redis.Script, n int, calls ...Call) ([][]int64, error) {
+	cmds, err := c.RunAll(ctx, script, calls)
+	if err != nil {
+		return nil, err
+	}
+	replies := make([][]int64, len(cmds))
+	for i, cmd := range cmds {
+		if replies[i], err = cmd.Int64Slice(); err != nil || len(replies[i]) != n {
+			return nil, fmt.Errorf("unexpected script reply %v instead of %d numbers", cmd.Val(), n)
+		}
+	}
+	return replies, nil
+}
+
+// Slice returns an array of a script's reply, of n elements unless n is negative.
+func Slice(reply any, n int) ([]any, error) {
+	elements, ok := reply.([]any)
+	if !ok || n >= 0 && len(elements) != n {
+		return nil, fmt.Errorf("unexpected script reply of type %T instead of an array", reply)
+	}
+	return elements, nil
+}
+
+// RunAll runs a script once for each call, all in one round trip, and returns the replies in the order of the calls.
+// The error is that of the first call that failed; others may have run.
+func (c *Client) RunAll(ctx context.Context, script *redis.Script, calls []Call) ([]*redis.Cmd, error) {
+	cmds := c.RunEach(ctx, script, calls)
+	return cmds, Translate(FirstError(cmds))
+}
+
+// FirstError returns the first error of commands.
+func FirstError[C redis.Cmder](cmds []C) error {
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sum returns the sum of replies, or the first error.
+func Sum(cmds []*redis.IntCmd) (n int64, err error) {
+	for _, cmd := range cmds {
+		n += cmd.Val()
+	}
+	return n, Translate(FirstError(cmds))
+}
+
+// RunEach is RunAll with the error of each call in its reply. Redis forgets scripts when it restarts or fails over;
+// unknown ones are sent again in full.
+func (c *Client) RunEach(ctx context.Context, script *redis.Script, calls []Call) []*redis.Cmd {
+	cmds := c.pipeline(ctx, calls, func(p redis.Scripter, one Call) *redis.Cmd {
+		return p.EvalSha(ctx, cmp.Or(one.Script, script).Hash(), one.keys(), one.Args...)
+	})
+	var missing []int
+	var again []Call
+	for i, cmd := range cmds {
+		if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+			missing, again = append(missing, i), append(again, calls[i])
+		}
+	}
+	if len(missing) == 0 {
+		return cmds
+	}
+	resent := c.pipeline(ctx, again, func(p redis.Scripter, one Call) *redis.Cmd {
+		return cmp.Or(one.Script, script).Eval(ctx, p, one.keys(), one.Args...)
+	})
+	for i, cmd := range resent {
+		cmds[missing[i]] = cmd
+	}
+	return cmds
+}
+
+// pipeline sends one command for each call in one round trip. Errors stay in the commands. In a Cluster, a call with a
+// script of its own is always in a pipeline: its caller has to learn at once of TRYAGAIN, after which go-redis repeats a
+// command that is not in one.
+func (c *Client) pipeline(ctx context.Context, calls []Call, send func(redis.Scripter, Call) *redis.Cmd) []*redis.Cmd {
+	if len(calls) == 1 && (calls[0].Script == nil || !c.InCluster()) {
+		return []*redis.Cmd{send(c.Reader(ctx), calls[0])}
+	}
+	pipe := c.Reader(ctx).Pipeline()
+	cmds := make([]*redis.Cmd, len(calls))
+	for i, one := range calls {
+		cmds[i] = send(pipe, one)
+	}
+	_, _ = pipe.Exec(ctx) // each command keeps its error
+	return cmds
+}
