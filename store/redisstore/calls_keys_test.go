@@ -19,13 +19,14 @@ import (
 // callKey returns the key of something about the calls of chat, in a namespace with one shard.
 func callKey(what string) string { return "presence:" + what + ":{presence:chat}" }
 
-// callKeys are all of them.
-func callKeys() []string {
-	var keys []string
+// callKeys are all of them, and callKeysOf those of the namespace whose first shard has a key.
+func callKeys() []string { return callKeysOf("presence:chat") }
+
+func callKeysOf(shard string) (keys []string) {
 	for _, what := range []string{
 		"calls", "callapps", "callsdue", "callsover", "callusers", "calloutbox", "callkeys", "callindex",
 	} {
-		keys = append(keys, callKey(what))
+		keys = append(keys, "presence:"+what+":{"+shard+"}")
 	}
 	return keys
 }

@@ -175,7 +175,7 @@ func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	rings.App, rings.Key = "{}", "key"
 	m.start(rings)
 	m.active(stays)
-	keys := redisstore.CallKeysOf(m.Store.(*redisstore.Store), "chat")
+	keys := callKeysOf(callSlot)
 	for _, first := range keys {
 		m.begun = map[string]int{}
 		m.begin(2)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -205,4 +206,100 @@ func (s *Store) readDeviceStates(d *pendingDevices, c *chunk, cmd *redis.Cmd) er
 // warnOfRecords logs a user whose records another program wrote.
 func (s *Store) warnOfRecords(ns namespace, user any) {
 	s.warnOnce(ns, "records", "the devices of a user cannot be read: they count as none", "user", user)
+}
+
+// ReadDevices implements [store.Store].
+func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserDevices, error) {
+	var devices store.UserDevices
+	ctx, cancel, c, err := s.open(ctx, name)
+	if err != nil {
+		return devices, err
+	}
+	defer cancel()
+	if !c.hasCompanions() {
+		return devices, store.ErrNoDevices
+	}
+	cmd := s.runShards(ctx, []shardCall{{
+		namespace: c, shard: c.of(user), script: scripts.DevicesRead, reads: true,
+		prepare: func(sides) (string, string, []any) { return "mr", "", []any{user} },
+	}})[0]
+	reply, err := cmd.Slice()
+	if err != nil || len(reply) == 0 {
+		return devices, redisclient.Translate(err)
+	}
+	if devices.State, err = c.stateOfReply(reply[0]); err != nil || !devices.State.Known() {
+		return devices, err
+	}
+	stored, metas, err := s.readRecords(c, user, reply[1:])
+	if err != nil {
+		return devices, err
+	}
+	devices.Devices = stored.Of(devices.State)
+	devices.Meta = metasOf(devices.Records, stored.Records, metas)
+	return devices, nil
+}
+
+// readRecords reads the records of a user and their metas from the rest of the reply; none if another program wrote
+// them.
+func (s *Store) readRecords(ns namespace, user string, reply []any) (d lastseen.Devices, metas []any, err error) {
+	if len(reply) == 0 {
+		return d, nil, nil
+	}
+	d, ok := parseDevices(reply[0])
+	if !ok || len(reply) < 2 {
+		s.warnOfRecords(ns, user)
+		return lastseen.Devices{}, nil, nil
+	}
+	metas, err = redisclient.Slice(reply[1], len(d.Records))
+	return d, metas, err
+}
+
+// metasOf returns the metas of records, given those of stored ones; "" for none.
+func metasOf(records, stored []lastseen.DeviceRecord, metas []any) []string {
+	byID := make(map[string]string, len(stored))
+	for i, record := range stored {
+		byID[record.ID], _ = metas[i].(string)
+	}
+	result := make([]string, len(records))
+	for i, record := range records {
+		result[i] = byID[record.ID]
+	}
+	return result
+}
+
+// parseDevices reads what is kept of a user's devices: see records.lua.
+func parseDevices(reply any) (d lastseen.Devices, ok bool) {
+	text, _ := reply.(string)
+	lines := strings.Split(text, "\n")
+	about, ok := parseNumbers(lines[0], 2)
+	if !ok {
+		return d, false
+	}
+	d.Window, d.Left = time.Duration(about[0])*time.Millisecond, lastseen.Instant(about[1])
+	for _, line := range lines[1:] {
+		head, rest, _ := strings.Cut(line, "\t")
+		kind, id, _ := strings.Cut(head, " ")
+		numbers, ok := parseNumbers(rest, 4)
+		if !ok {
+			return lastseen.Devices{}, false
+		}
+		d.Records = append(d.Records, lastseen.DeviceRecord{
+			ID: id, Kind: lastseen.DeviceKind(kind),
+			Gone: numbers[0] == 1, IdleSince: lastseen.Instant(numbers[1]),
+			Since: lastseen.Instant(numbers[2]), At: lastseen.Instant(numbers[3]),
+		})
+	}
+	return d, true
+}
+
+// parseNumbers reads n numbers with spaces between them.
+func parseNumbers(text string, n int) (numbers []int64, ok bool) {
+	for value := range strings.SplitSeq(text, " ") {
+		number, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return nil, false
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, len(numbers) == n
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/redisstore/rediscalls"
 )
 
 // ExpireAgreements makes the store check each namespace again, as it does every sampleEvery.
@@ -43,17 +44,19 @@ func (s *Store) FirstUsers(name string) (users []string) {
 	return users
 }
 
-// CallKeysOf returns the keys of the calls of a namespace.
-func CallKeysOf(s *Store, namespace string) []string { return s.keys.namespace(namespace).callKeys() }
+// outboxOf returns the key of the users who have to be copied.
+func (s *Store) outboxOf(name string) string {
+	return callNamespace{&candidate{namespace: s.keys.namespace(name)}, s}.Key("calloutbox")
+}
 
 // SetInCall records until when a user is in a call.
 func (s *Store) SetInCall(ctx context.Context, name, user string, until lastseen.Instant) error {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+	ctx, cancel, ns, err := s.openCalls(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	return s.setInCalls(ctx, c, []inCall{{user, until}})
+	return ns.SetInCalls(ctx, []rediscalls.InCall{{User: user, Until: until}})
 }
 
 // NoteInCalls notes that users have to be copied, as a step does.
@@ -62,16 +65,16 @@ func (s *Store) NoteInCalls(ctx context.Context, name string, users ...string) e
 	for i, user := range users {
 		members[i].Member = user
 	}
-	return s.client.ZAdd(ctx, s.keys.namespace(name).outbox(), members...).Err()
+	return s.client.ZAdd(ctx, s.outboxOf(name), members...).Err()
 }
 
 // NotedInCalls returns the users who have to be copied.
 func (s *Store) NotedInCalls(ctx context.Context, name string) ([]string, error) {
-	return s.client.ZRange(ctx, s.keys.namespace(name).outbox(), 0, -1).Result()
+	return s.client.ZRange(ctx, s.outboxOf(name), 0, -1).Result()
 }
 
 // CheckSignalsEvery sets the time between two signals of a listener to itself, before Listen.
-func (s *Store) CheckSignalsEvery(d time.Duration) { s.signals.checkEvery = d }
+func (s *Store) CheckSignalsEvery(d time.Duration) { s.signals.CheckEvery = d }
 
 // Around calls f before, and g after, each call of a Redis command by this store.
 func (s *Store) Around(command string, f, g func()) {

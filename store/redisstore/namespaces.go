@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/rediscalls"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
@@ -259,7 +260,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	}
 	if ns.hasCompanions() {
 		err = s.deleteShards(ctx, ns, "")
-		return cmp.Or(err, s.deleteCalls(ctx, ns))
+		return cmp.Or(err, rediscalls.Delete(ctx, s.calls, callNamespace{&candidate{namespace: ns}, s}))
 	}
 	pipe := s.client.Pipeline()
 	for _, key := range ns.all() { // each key for itself: a command with several fails while their slot moves
@@ -329,8 +330,9 @@ func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
 	if !ns.hasCompanions() {
 		return false, nil
 	}
-	if n, err := s.client.ZCard(ctx, ns.callsDue()).Result(); err != nil || n > 0 {
-		return n > 0, redisclient.Translate(err)
+	goOn, err := rediscalls.GoOn(ctx, s.calls, callNamespace{&candidate{namespace: ns}, s})
+	if err != nil || goOn {
+		return goOn, err
 	}
 	return s.anySays(ctx, ns)
 }

@@ -24,7 +24,9 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/clock"
+	"github.com/lastseen/lastseen/store/redisstore/rediscalls"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
+	"github.com/lastseen/lastseen/store/redisstore/redissignals"
 	"github.com/lastseen/lastseen/store/redisstore/replica"
 )
 
@@ -95,6 +97,12 @@ type Options struct {
 	Instrument func(redis.UniversalClient) error
 }
 
+// The methods of these types are promoted to [Store].
+type (
+	calls   = rediscalls.Calls
+	signals = redissignals.Signals
+)
+
 // Store is a [store.Store] on Redis.
 type Store struct {
 	client   *redisclient.Client
@@ -104,12 +112,13 @@ type Store struct {
 	maxNamespaces int
 	gap           func(namespace string, gap time.Duration) // nil for none
 
-	holder       string // identifies this process in leases
-	agreements   agreements
-	sides        knownSides
-	feedRights   atomic.Int32 // whether this server may use feeds
-	monitoring   sync.Mutex   // while monitor runs
-	signals      signaller
+	holder     string // identifies this process in leases
+	agreements agreements
+	*calls
+	sides      knownSides
+	feedRights atomic.Int32 // whether this server may use feeds
+	monitoring sync.Mutex   // while monitor runs
+	*signals
 	walks        contactWalks
 	manyContacts chan struct{} // holds an element for each large change of contacts in progress
 	replaced     atomic.Int64  // times that Redis replaced by its own since that was last logged
@@ -132,7 +141,8 @@ func Open(o Options) (*Store, error) {
 		client: client, keys: o.keyspace(), maxNamespaces: o.MaxNamespaces, gap: o.Gap, holder: rand.Text(),
 		manyContacts: make(chan struct{}, maxManyContacts),
 	}
-	s.signals.channel, s.signals.checkEvery = s.keys.signalChannel(client.Database()), signalCheckEvery
+	s.calls = rediscalls.New(client, s.keys.calling(), s.openCalls)
+	s.signals = redissignals.New(client, o.Prefix, s.holder)
 	if strings.ContainsAny(o.Prefix, "{}") {
 		client.Log.Error("there are no changes feeds, devices, availability and contacts: redis-prefix contains braces",
 			"redis-prefix", o.Prefix)
@@ -243,17 +253,27 @@ func (s *Store) Close() error { return errors.Join(s.client.Close(), s.replicas.
 
 // open begins an operation on one namespace, after checking that this server can serve it.
 func (s *Store) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
-	ns := s.keys.namespace(name)
-	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
+	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
 	if err != nil {
-		return nil, nil, ns, err
+		return nil, nil, namespace{}, err
 	}
-	c := &candidate{namespace: ns}
+	return ctx, cancel, c.namespace, nil
+}
+
+// openCandidate is open with what the check found.
+func (s *Store) openCandidate(
+	ctx context.Context, timeout time.Duration, name string,
+) (context.Context, context.CancelFunc, *candidate, error) {
+	ctx, cancel, err := s.client.Begin(ctx, timeout)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	c := &candidate{namespace: s.keys.namespace(name)}
 	if s.verify(ctx, []*candidate{c}); c.err != nil {
 		cancel()
-		return nil, nil, ns, c.err
+		return nil, nil, nil, c.err
 	}
-	return ctx, cancel, ns, nil
+	return ctx, cancel, c, nil
 }
 
 // warnOnce logs the first remark of its type about a namespace.

@@ -12,6 +12,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/redisstore/redissignals"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 	"github.com/lastseen/lastseen/store/storetest/servers"
 )
@@ -85,7 +86,7 @@ func TestSignalsOfOthers(t *testing.T) {
 	require.Equal(t, store.Signal{Kind: "k", Namespace: "chat", User: "alice"}, got, "the fifth is one")
 	require.Equal(t, about("ours"), nextSignal(t, signals))
 	require.Empty(t, signals)
-	require.Equal(t, redisstore.SignalStats{
+	require.Equal(t, redissignals.SignalStats{
 		Listening: true, Received: 2, Ignored: int64(len(garbage) - 1), Interrupted: 1,
 	}, s.SignalStats())
 }

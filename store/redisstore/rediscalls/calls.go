@@ -1,6 +1,8 @@
-package redisstore
+// Package rediscalls keeps the calls of users in Redis, for package redisstore. See docs/decisions/calls.md.
+package rediscalls
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -11,7 +13,17 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
-// This file records calls: see docs/decisions/calls.md.
+// Calls keeps calls. It implements the methods of [store.Calls] but for CallNamespaces.
+type Calls struct {
+	client *redisclient.Client
+	listed string // key of the list of namespaces with calls
+	open   Open
+}
+
+// New returns the calls in a Redis. The list of namespaces with calls has the key listed.
+func New(client *redisclient.Client, listed string, open Open) *Calls {
+	return &Calls{client, listed, open}
+}
 
 // callRefusal returns the error for a refusal of callstart.lua; nil for none.
 func callRefusal(refusal any) error {
@@ -35,33 +47,25 @@ func callRefusal(refusal any) error {
 // nonce returns a random text that is in a step, so that the step is done once if the client sends it again.
 func nonce() string { return rand.Text()[:12] }
 
-// admitCalls creates and lists a namespace in which a call may begin.
-func (s *Store) admitCalls(ctx context.Context, c *candidate) error {
-	if s.admit(ctx, []*candidate{c}); c.err != nil {
-		return c.err
-	}
-	return s.listCalls(ctx, c)
-}
-
-// StartCall implements [store.Store]. The namespace is listed before the call begins, and again if it is the only one.
+// StartCall implements [store.Calls]. The namespace is listed before the call begins, and again if it is the only one.
 // A call to a callee who is unavailable does not begin: the script only looks for one with the same key.
-func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (store.CallStep, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+func (s *Calls) StartCall(ctx context.Context, name string, n store.NewCall) (store.CallStep, error) {
+	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return store.CallStep{}, err
 	}
 	defer cancel()
 	if !n.CalleeUnavailable {
-		if err := s.admitCalls(ctx, c); err != nil {
+		if err := cmp.Or(ns.Admit(ctx), s.list(ctx, ns)); err != nil {
 			return store.CallStep{}, err
 		}
 	}
-	reply, err := s.runCalls(redisclient.Confirmed(ctx), c, scripts.CallStart, 3,
+	reply, err := s.run(redisclient.Confirmed(ctx), ns, scripts.CallStart, 3,
 		n.ID, nonce(), n.From, n.To, n.FromDevice, max(1, n.Ring.Milliseconds()), max(1, n.Quiet.Milliseconds()),
 		n.Shown, n.CalleeHidden, n.App, n.Key, n.Digest,
 		n.CalleeUnavailable)
 	if err != nil {
-		s.agreements.recheck(c.name) // see record
+		ns.Recheck() // see record
 		return store.CallStep{}, err
 	}
 	if refusal := callRefusal(reply[0]); refusal != nil {
@@ -69,30 +73,29 @@ func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (st
 	}
 	step, err := readCallStep(reply[2])
 	if fresh := reply[1] == int64(1); err == nil && fresh {
-		err = s.keepCalls(ctx, c)
+		err = s.keep(ctx, ns)
 	}
 	return step, err
 }
 
-// keepCalls makes sure that a namespace exists and is listed in which the only call has just begun: another server may
-// have removed it since that was read.
-func (s *Store) keepCalls(ctx context.Context, c *candidate) error {
-	s.agreements.setCalls(c.name, false)
-	if err := s.listCalls(ctx, c); err != nil {
+// keep makes sure that a namespace exists and is listed in which the only call has just begun: another server may have
+// removed it since that was read.
+func (s *Calls) keep(ctx context.Context, ns Namespace) error {
+	ns.SetListed(false)
+	if err := s.list(ctx, ns); err != nil {
 		return err
 	}
-	s.register(ctx, []*candidate{c}, 0)
-	return c.err
+	return ns.Register(ctx)
 }
 
-// StepCall implements [store.Store].
-func (s *Store) StepCall(ctx context.Context, name string, a store.CallAct) (store.CallStep, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+// StepCall implements [store.Calls].
+func (s *Calls) StepCall(ctx context.Context, name string, a store.CallAct) (store.CallStep, error) {
+	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return store.CallStep{}, err
 	}
 	defer cancel()
-	reply, err := s.runCalls(redisclient.Confirmed(ctx), c, scripts.CallStep, 2,
+	reply, err := s.run(redisclient.Confirmed(ctx), ns, scripts.CallStep, 2,
 		a.ID, nonce(), a.User, a.Device, string(a.Action), a.App)
 	if err != nil {
 		return store.CallStep{}, err
@@ -100,14 +103,14 @@ func (s *Store) StepCall(ctx context.Context, name string, a store.CallAct) (sto
 	if len(reply) < 2 {
 		return store.CallStep{}, store.ErrCallNotFound
 	}
-	s.keepListed(ctx, c)
-	s.copyInCalls(ctx, c, reply[1])
+	s.keepListed(ctx, ns)
+	s.copyAll(ctx, ns, reply[1])
 	return readCallStep(reply[0])
 }
 
-// HearCalls implements [store.Store].
-func (s *Store) HearCalls(ctx context.Context, name string, heard []store.CallHeard) (store.HeardCalls, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+// HearCalls implements [store.Calls].
+func (s *Calls) HearCalls(ctx context.Context, name string, heard []store.CallHeard) (store.HeardCalls, error) {
+	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return store.HeardCalls{}, err
 	}
@@ -119,26 +122,26 @@ func (s *Store) HearCalls(ctx context.Context, name string, heard []store.CallHe
 	for i := range heard {
 		args = append(args, &heard[i].User, &heard[i].Device)
 	}
-	reply, err := s.runCalls(ctx, c, scripts.CallHear, 3, args...)
+	reply, err := s.run(ctx, ns, scripts.CallHear, 3, args...)
 	if err != nil {
 		return store.HeardCalls{}, err
 	}
 	if len(reply) != 3 {
 		return store.HeardCalls{}, fmt.Errorf("unexpected script reply of %d elements", len(reply))
 	}
-	s.keepListed(ctx, c)
-	s.copyInCalls(ctx, c, reply[2])
+	s.keepListed(ctx, ns)
+	s.copyAll(ctx, ns, reply[2])
 	return readHeard(reply, len(heard))
 }
 
-// ExpireCalls implements [store.Store]. It also copies what other servers have left in the outbox.
-func (s *Store) ExpireCalls(ctx context.Context, name string) (store.ExpiredCalls, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+// ExpireCalls implements [store.Calls]. It also copies what other servers have left in the outbox.
+func (s *Calls) ExpireCalls(ctx context.Context, name string) (store.ExpiredCalls, error) {
+	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return store.ExpiredCalls{}, err
 	}
 	defer cancel()
-	reply, err := s.runCalls(ctx, c, scripts.CallExpire, 5)
+	reply, err := s.run(ctx, ns, scripts.CallExpire, 5)
 	if err != nil {
 		return store.ExpiredCalls{}, err
 	}
@@ -146,24 +149,24 @@ func (s *Store) ExpireCalls(ctx context.Context, name string) (store.ExpiredCall
 		return store.ExpiredCalls{}, fmt.Errorf("unexpected script reply of %d elements", len(reply))
 	}
 	expired, err := readExpired(reply)
-	switch copied := s.copyInCalls(ctx, c, reply[4]); {
+	switch copied := s.copyAll(ctx, ns, reply[4]); {
 	case err != nil:
 	case !copied:
 		expired.Next = max(expired.Next, copyPause)
 	case expired.Kept == 0 && expired.Next > 0:
-		s.unlistCalls(ctx, c)
+		s.unlist(ctx, ns)
 	}
 	return expired, err
 }
 
-// ReadCall implements [store.Store].
-func (s *Store) ReadCall(ctx context.Context, name, id string) (lastseen.Call, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+// ReadCall implements [store.Calls].
+func (s *Calls) ReadCall(ctx context.Context, name, id string) (lastseen.Call, error) {
+	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return lastseen.Call{}, err
 	}
 	defer cancel()
-	calls, err := s.readCalls(ctx, c, id)
+	calls, err := s.read(ctx, ns, id)
 	switch {
 	case err != nil:
 		return lastseen.Call{}, err
@@ -173,9 +176,9 @@ func (s *Store) ReadCall(ctx context.Context, name, id string) (lastseen.Call, e
 	return calls[0], nil
 }
 
-// ReadCalls implements [store.Store].
-func (s *Store) ReadCalls(ctx context.Context, name string, users []string) ([]lastseen.Call, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+// ReadCalls implements [store.Calls].
+func (s *Calls) ReadCalls(ctx context.Context, name string, users []string) ([]lastseen.Call, error) {
+	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -185,19 +188,9 @@ func (s *Store) ReadCalls(ctx context.Context, name string, users []string) ([]l
 	for i := range users {
 		args = append(args, &users[i])
 	}
-	calls, err := s.readCalls(ctx, c, args...)
+	calls, err := s.read(ctx, ns, args...)
 	if err == nil && len(calls) != len(users) {
 		return nil, fmt.Errorf("unexpected script reply of %d calls instead of %d", len(calls), len(users))
 	}
 	return calls, err
-}
-
-// CallNamespaces implements [store.Store].
-func (s *Store) CallNamespaces(ctx context.Context, after string, limit int) ([]string, error) {
-	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	return s.namesAfter(ctx, s.keys.calling(), after, limit)
 }

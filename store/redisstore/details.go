@@ -32,14 +32,13 @@ func (s *Store) Describe(
 func (s *Store) ReadDetails(
 	ctx context.Context, namespace string, records []store.Record,
 ) (map[string]store.Details, error) {
-	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
+	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	c := &candidate{namespace: s.keys.namespace(namespace)}
-	if s.verify(ctx, []*candidate{c}); c.err != nil || !c.hasCompanions() || len(records) == 0 {
-		return nil, c.err
+	if !c.hasCompanions() || len(records) == 0 {
+		return nil, nil
 	}
 	var all map[string]store.Details
 	user := func(i int) *string { return &records[i].User }

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // monitor checks the servers again, and what this store needs of them. It runs once at a time, so that what a slow one
@@ -75,4 +77,47 @@ func (s *Store) checkOwnKeys(ctx context.Context) error {
 		refused = cmp.Or(refused, err)
 	}
 	return refused
+}
+
+// Lease implements [store.Store].
+func (s *Store) Lease(ctx context.Context, name string, ttl time.Duration) (bool, error) {
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
+	if err != nil {
+		return false, err
+	}
+	defer cancel()
+	cmd, err := s.client.Run(ctx, scripts.Lease, s.keys.lease(name), s.holder, max(1, ttl.Milliseconds()))
+	if err != nil {
+		return false, err
+	}
+	return cmd.Bool()
+}
+
+var _ store.Batcher = (*Store)(nil)
+
+// NodeOf implements [store.Batcher]: in a Cluster the name is the address of the primary that has the user's shard, as
+// far as the client knows. If it is wrong, the client redirects the call.
+func (s *Store) NodeOf(name string) (of func(user string) string) {
+	c, ok := s.client.UniversalClient.(*redis.ClusterClient)
+	if !ok {
+		return func(string) string { return "" }
+	}
+	ns := s.keys.namespace(name)
+	nodes := make(map[int]string, 1) // by shard, since there are fewer shards than users
+	unknown := false                 // if one shard's node is not known, the others are not looked up
+	return func(user string) string {
+		shard := shardOf(user, ns.shards)
+		if node, found := nodes[shard]; found || unknown {
+			return node
+		}
+		// The client may have to ask the Cluster.
+		ctx, cancel := context.WithTimeout(context.Background(), s.client.Timeout)
+		defer cancel()
+		primary, err := c.MasterForKey(ctx, ns.shard(shard))
+		if unknown = err != nil; unknown {
+			return ""
+		}
+		nodes[shard] = primary.Options().Addr
+		return nodes[shard]
+	}
 }

@@ -1,4 +1,5 @@
-package redisstore
+// Package redissignals passes signals through Redis' Pub/Sub, for package redisstore. See docs/decisions/signals.md.
+package redissignals
 
 import (
 	"context"
@@ -19,10 +20,7 @@ import (
 	"github.com/lastseen/lastseen/store/signals"
 )
 
-// This file passes signals through Redis' Pub/Sub: see docs/decisions/signals.md.
-
 const (
-	signalCheckEvery = 10 * time.Second       // between two signals of a listener to itself
 	signalRetry      = 500 * time.Millisecond // until another attempt to subscribe
 	signalRightsWait = time.Minute            // the same while rights are missing
 	signalCheck      = "-"                    // the kind of those signals
@@ -32,11 +30,16 @@ const (
 // signalRights are the rights that only signals need, besides those on the channel.
 const signalRights = "+publish +subscribe"
 
-// signaller sends signals, and counts them.
-type signaller struct {
-	signals.Hub
-	channel    string
-	checkEvery time.Duration
+// Signals sends signals, and counts them. Its methods implement those of [store.Store].
+type Signals struct {
+	// CheckEvery is the time between two signals of a listener to itself. It is set before the first Listen; default 10 s.
+	CheckEvery time.Duration
+
+	client   *redisclient.Client
+	hub      signals.Hub // of this process
+	process  string
+	channel  string
+	channels string // matches the channel with any database
 
 	forbidden   atomic.Bool // rights are missing
 	listening   atomic.Int64
@@ -44,6 +47,19 @@ type signaller struct {
 	received    atomic.Int64
 	ignored     atomic.Int64
 	interrupted atomic.Int64
+}
+
+// New returns the signals of a process, whose name no other process has. Channels do not belong to a database, so its
+// number is part of the name of theirs.
+func New(client *redisclient.Client, prefix, process string) *Signals {
+	s := &Signals{
+		CheckEvery: 10 * time.Second, client: client, process: process, channel: prefix + ":signals",
+		channels: prefix + ":signals*",
+	}
+	if n := client.Database(); n != 0 {
+		s.channel += ":" + strconv.Itoa(n)
+	}
+	return s
 }
 
 // SignalStats describes the signals of this store at this moment, and since Open.
@@ -56,31 +72,20 @@ type SignalStats struct {
 }
 
 // SignalStats returns statistics of signals.
-func (s *Store) SignalStats() SignalStats {
-	g := &s.signals
+func (s *Signals) SignalStats() SignalStats {
 	return SignalStats{
-		Listening: g.listening.Load() > 0, Sent: g.sent.Load(), Received: g.received.Load(),
-		Ignored: g.ignored.Load(), Interrupted: g.interrupted.Load(),
+		Listening: s.listening.Load() > 0, Sent: s.sent.Load(), Received: s.received.Load(),
+		Ignored: s.ignored.Load(), Interrupted: s.interrupted.Load(),
 	}
-}
-
-// signalChannel returns the name of the channel of signals. Channels do not belong to a database, so its number is part
-// of the name.
-func (k keyspace) signalChannel(database int) string {
-	name := k.prefix + ":signals"
-	if database != 0 {
-		name += ":" + strconv.Itoa(database)
-	}
-	return name
 }
 
 // Signal implements [store.Store]. Listeners of this process get the signal directly, so they do not depend on Redis.
-func (s *Store) Signal(ctx context.Context, signal store.Signal) error {
+func (s *Signals) Signal(ctx context.Context, signal store.Signal) error {
 	if s.client.Closed() {
 		return store.ErrClosed
 	}
-	s.signals.Send(signal)
-	if s.signals.forbidden.Load() {
+	s.hub.Send(signal)
+	if s.forbidden.Load() {
 		return store.ErrNoSignals
 	}
 	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
@@ -88,15 +93,15 @@ func (s *Store) Signal(ctx context.Context, signal store.Signal) error {
 		return err
 	}
 	defer cancel()
-	if err := s.publish(ctx, encodeSignal(s.holder, signal)); err != nil {
+	if err := s.publish(ctx, encodeSignal(s.process, signal)); err != nil {
 		return err
 	}
-	s.signals.sent.Add(1)
+	s.sent.Add(1)
 	return nil
 }
 
 // publish sends a message on the channel of signals.
-func (s *Store) publish(ctx context.Context, message []byte) error {
+func (s *Signals) publish(ctx context.Context, message []byte) error {
 	err := s.tryPublish(ctx, message)
 	switch {
 	case err == nil:
@@ -110,34 +115,34 @@ func (s *Store) publish(ctx context.Context, message []byte) error {
 
 // tryPublish sends a message. In a Cluster it goes to the server that listeners subscribe to: the client would choose
 // any, and messages of two servers overtake each other.
-func (s *Store) tryPublish(ctx context.Context, message []byte) error {
+func (s *Signals) tryPublish(ctx context.Context, message []byte) error {
 	c, inCluster := s.client.UniversalClient.(*redis.ClusterClient)
 	if !inCluster {
-		return s.client.Publish(ctx, s.signals.channel, message).Err()
+		return s.client.Publish(ctx, s.channel, message).Err()
 	}
-	node, err := c.MasterForKey(ctx, s.signals.channel)
+	node, err := c.MasterForKey(ctx, s.channel)
 	if err != nil {
 		return err
 	}
-	return node.Publish(ctx, s.signals.channel, message).Err()
+	return node.Publish(ctx, s.channel, message).Err()
 }
 
 // noteSignalRights notes that rights are missing, or that none is for nil.
-func (s *Store) noteSignalRights(missing error) {
-	s.signals.forbidden.Store(missing != nil)
+func (s *Signals) noteSignalRights(missing error) {
+	s.forbidden.Store(missing != nil)
 	value := ""
 	if missing != nil {
 		value = "missing"
 	}
 	s.client.Log.LogOnce(slog.LevelWarn, s.client.Name, "signals", value,
 		"the user of this Redis lacks rights: connections to other servers get no typing, and learn late what their "+
-			"users say; allow "+signalRights+" &"+s.keys.signalChannel(0)+"*", "error", missing)
+			"users say; allow "+signalRights+" &"+s.channels, "error", missing)
 }
 
 // Listen implements [store.Store].
-func (s *Store) Listen(ctx context.Context, receive func(store.Signal)) {
-	l := s.signals.Join()
-	defer s.signals.Leave(l)
+func (s *Signals) Listen(ctx context.Context, receive func(store.Signal)) {
+	l := s.hub.Join()
+	defer s.hub.Leave(l)
 	var following sync.WaitGroup
 	following.Go(func() { s.follow(ctx, l) })
 	l.Run(ctx, receive)
@@ -145,9 +150,9 @@ func (s *Store) Listen(ctx context.Context, receive func(store.Signal)) {
 }
 
 // follow passes the signals of other processes to a listener until the context ends.
-func (s *Store) follow(ctx context.Context, l *signals.Listener) {
+func (s *Signals) follow(ctx context.Context, l *signals.Listener) {
 	for !s.client.Closed() {
-		known := s.signals.forbidden.Load()
+		known := s.forbidden.Load()
 		err := s.subscribe(ctx, l)
 		if ctx.Err() != nil {
 			return
@@ -169,10 +174,10 @@ func (s *Store) follow(ctx context.Context, l *signals.Listener) {
 var errSilent = errors.New("signals do not arrive")
 
 // subscribe passes signals to a listener until something fails.
-func (s *Store) subscribe(ctx context.Context, l *signals.Listener) error {
+func (s *Signals) subscribe(ctx context.Context, l *signals.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sub := s.client.Subscribe(ctx, s.signals.channel)
+	sub := s.client.Subscribe(ctx, s.channel)
 	stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // a read does not end with the context
 	defer func() {
 		stop()
@@ -181,14 +186,14 @@ func (s *Store) subscribe(ctx context.Context, l *signals.Listener) error {
 	if _, err := sub.ReceiveTimeout(ctx, 2*s.client.Timeout); err != nil {
 		return err
 	}
-	s.signals.listening.Add(1)
-	defer s.signals.listening.Add(-1)
-	s.signals.interrupted.Add(1)
+	s.listening.Add(1)
+	defer s.listening.Add(-1)
+	s.interrupted.Add(1)
 	l.Lose()
-	check := encodeSignal(s.holder, store.Signal{Kind: signalCheck, Data: []byte(s.holder)})
+	check := encodeSignal(s.process, store.Signal{Kind: signalCheck, Data: []byte(s.process)})
 	var checking sync.WaitGroup
 	checking.Go(func() {
-		redisclient.Repeat(ctx, s.signals.checkEvery, func(ctx context.Context) { s.checkSignals(ctx, check, cancel) })
+		redisclient.Repeat(ctx, s.CheckEvery, func(ctx context.Context) { s.checkSignals(ctx, check, cancel) })
 	})
 	defer checking.Wait()
 	defer cancel(nil)
@@ -200,7 +205,7 @@ func (s *Store) subscribe(ctx context.Context, l *signals.Listener) error {
 }
 
 // checkSignals sends a listener's signal to itself. Without the right to send, the listener ends.
-func (s *Store) checkSignals(ctx context.Context, check []byte, cancel context.CancelCauseFunc) {
+func (s *Signals) checkSignals(ctx context.Context, check []byte, cancel context.CancelCauseFunc) {
 	ctx, done := context.WithTimeout(ctx, s.client.Timeout)
 	defer done()
 	err := s.publish(ctx, check)
@@ -214,8 +219,8 @@ func (s *Store) checkSignals(ctx context.Context, check []byte, cancel context.C
 
 // receive passes the messages of a subscription to a listener. It returns an error if the listener's own signal, which
 // is sent again and again, does not arrive: a connection can be dead without an error.
-func (s *Store) receive(ctx context.Context, sub *redis.PubSub, check string, l *signals.Listener) error {
-	patience := s.signals.checkEvery + 2*s.client.Timeout
+func (s *Signals) receive(ctx context.Context, sub *redis.PubSub, check string, l *signals.Listener) error {
+	patience := s.CheckEvery + 2*s.client.Timeout
 	for due := time.Now().Add(patience); ; {
 		rest := time.Until(due)
 		if rest <= 0 {
@@ -231,19 +236,19 @@ func (s *Store) receive(ctx context.Context, sub *redis.PubSub, check string, l 
 		case m.Payload == check:
 			due = time.Now().Add(patience)
 		default:
-			s.receiveSignal(m.Payload, l)
+			s.pass(m.Payload, l)
 		}
 	}
 }
 
-// receiveSignal passes a message to a listener, unless it is of this process, or not a signal.
-func (s *Store) receiveSignal(message string, l *signals.Listener) {
+// pass passes a message to a listener, unless it is of this process, or not a signal.
+func (s *Signals) pass(message string, l *signals.Listener) {
 	sender, signal, ok := decodeSignal(message)
 	switch {
 	case !ok:
-		s.signals.ignored.Add(1)
-	case sender != s.holder && signal.Kind != signalCheck:
-		s.signals.received.Add(1)
+		s.ignored.Add(1)
+	case sender != s.process && signal.Kind != signalCheck:
+		s.received.Add(1)
 		l.Push(signal)
 	}
 }
