@@ -74,7 +74,7 @@ bench:
 bench-privacy:
 	go test -count=1 -timeout 1h -run '^$$' -bench 'Invisible|TimingNotices' -benchtime 1x ./e2e/privacy
 
-# How large the code is: lengths, and the numbers that arch_test.go lets only fall.
+# How large the code is: lengths, and the numbers that size_test.go lets only fall.
 size:
 	go run -C tools/size . -root ../..
 	go test -count=1 -v -run 'TestSizeOnlyFalls$$' .

@@ -14,7 +14,6 @@ import (
 // TestParse takes each of the words, and names them to callers who have others.
 func TestParse(t *testing.T) {
 	requireParses(t, ParseAvailability, append(Availabilities(), ""), "use away, busy or invisible, or null for none")
-	requireParses(t, ParseCallAction, CallActions(), "is not a valid action: use accept, reject, end or alive")
 	requireParses(t, ParseDeviceKind, append(DeviceKinds(), ""), "is unknown: use web, mobile, desktop, service or other")
 	requireParses(t, ParseStatus, Statuses(), "green, yellow or grey")
 	require.Equal(t, []Availability{Away, Busy, Invisible}, Availabilities())

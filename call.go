@@ -1,7 +1,5 @@
 package lastseen
 
-import "fmt"
-
 // MaxCallIDLen is the maximum length of the ID of a call in bytes.
 const MaxCallIDLen = 64
 
@@ -117,16 +115,6 @@ const (
 
 // CallActions returns all actions.
 func CallActions() []CallAction { return []CallAction{Accept, Reject, End, Alive} }
-
-// ParseCallAction returns the action with this name.
-func ParseCallAction(s string) (CallAction, error) {
-	for _, a := range CallActions() {
-		if string(a) == s {
-			return a, nil
-		}
-	}
-	return "", fmt.Errorf("%s is not a valid action: use accept, reject, end or alive", quote(s))
-}
 
 // CallOutcome is how an action ended for the party.
 type CallOutcome string

@@ -110,13 +110,32 @@ func NewCalls() *Calls {
 	return c
 }
 
-// done records a call that began at the given time and returned err.
-func (c *Calls) done(o operation, begun time.Duration, err error) {
+// done records a call that began at the given time and returned err. Methods defer it, with the results' variable.
+func (c *Calls) done(o operation, begun time.Duration, err *error) {
 	child := c.ok[o]
-	if err != nil {
-		child = c.WithLabelValues(c.names[o], outcome(err))
+	if failed := failure(*err); failed != nil {
+		child = c.WithLabelValues(c.names[o], outcome(failed))
 	}
 	child.Observe((c.now() - begun).Seconds())
+}
+
+// failure returns the error of a call, but nil if it is a result: there is no feed, a namespace cannot have what is
+// asked for, a limit of a user is reached, another call came first, or a call of users did not begin.
+func failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, result := range []error{
+		store.ErrNotRecorded, store.ErrNoFeed, store.ErrNoDevices, store.ErrNoAvailability, store.ErrEvicts,
+		store.ErrNoContacts, store.ErrTooManyContacts, store.ErrContactsChanged, store.ErrNoCalls,
+		store.ErrCallNotFound, store.ErrCallerBusy, store.ErrCalleeBusy, store.ErrCalleeUnavailable,
+		store.ErrTooManyCalls, store.ErrCallKeyReused,
+	} {
+		if errors.Is(err, result) {
+			return nil
+		}
+	}
+	return err
 }
 
 // ObserveReplica records a read that a replica answered or failed to answer: see ObserveReplica of

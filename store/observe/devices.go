@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -11,40 +10,24 @@ import (
 
 func (s *observed) RecordDevices(
 	ctx context.Context, ns string, window time.Duration, batch []store.DeviceSighting,
-) ([]lastseen.State, error) {
-	begun := s.calls.now()
-	states, err := s.Store.RecordDevices(ctx, ns, window, batch)
-	s.calls.done(opRecordDevices, begun, deviceFailure(err))
-	return states, err
+) (_ []lastseen.State, err error) {
+	defer s.calls.done(opRecordDevices, s.calls.now(), &err)
+	return s.Store.RecordDevices(ctx, ns, window, batch)
 }
 
-func (s *observed) ReadDevices(ctx context.Context, ns, user string) (store.UserDevices, error) {
-	begun := s.calls.now()
-	devices, err := s.Store.ReadDevices(ctx, ns, user)
-	s.calls.done(opReadDevices, begun, deviceFailure(err))
-	return devices, err
+func (s *observed) ReadDevices(ctx context.Context, ns, user string) (_ store.UserDevices, err error) {
+	defer s.calls.done(opReadDevices, s.calls.now(), &err)
+	return s.Store.ReadDevices(ctx, ns, user)
 }
 
-func (s *observed) CloseConnections(ctx context.Context, ns, user string) error {
-	begun := s.calls.now()
-	err := s.Store.CloseConnections(ctx, ns, user)
-	s.calls.done(opCloseConnections, begun, err)
-	return err
+func (s *observed) CloseConnections(ctx context.Context, ns, user string) (err error) {
+	defer s.calls.done(opCloseConnections, s.calls.now(), &err)
+	return s.Store.CloseConnections(ctx, ns, user)
 }
 
 func (s *observed) Closings(
 	ctx context.Context, after store.ClosingPlace,
-) ([]store.Closing, store.ClosingPlace, error) {
-	begun := s.calls.now()
-	closings, next, err := s.Store.Closings(ctx, after)
-	s.calls.done(opClosings, begun, err)
-	return closings, next, err
-}
-
-// deviceFailure returns the error of a call, but nil if it only says that a namespace has no devices: that is a result.
-func deviceFailure(err error) error {
-	if errors.Is(err, store.ErrNoDevices) {
-		return nil
-	}
-	return err
+) (_ []store.Closing, _ store.ClosingPlace, err error) {
+	defer s.calls.done(opClosings, s.calls.now(), &err)
+	return s.Store.Closings(ctx, after)
 }

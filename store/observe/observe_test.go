@@ -151,25 +151,25 @@ func TestCalls(t *testing.T) {
 		func() error { _, _, err := s.Closings(ctx, ""); return err },
 		func() error {
 			_, err := s.SetAvailability(ctx, "chat", "alice", lastseen.Said{Availability: lastseen.Away}, now)
-			return peopleFailure(err)
+			return failure(err)
 		},
 		func() error { _, err := s.ReadAvailability(ctx, "chat", "alice", now); return err },
 		func() error { _, _, err := s.Describe(ctx, "chat", []string{"alice"}); return err },
 		func() error { _, err := s.ReadDetails(ctx, "chat", []store.Record{{User: "alice"}}); return err },
-		func() error { return peopleFailure(s.SetContacts(ctx, "chat", "alice", []string{"bob"})) },
-		func() error { return peopleFailure(s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"})) },
-		func() error { _, err := s.ListContacts(ctx, "chat", "alice", "", 1); return peopleFailure(err) },
-		func() error { _, err := s.AreContacts(ctx, "chat", nil); return peopleFailure(err) },
-		func() error { _, err := s.TrimContacts(ctx, "chat", store.TrimQuery{}); return peopleFailure(err) },
-		func() error { _, err := s.StartCall(ctx, "chat", call); return userCallFailure(err) },
+		func() error { return failure(s.SetContacts(ctx, "chat", "alice", []string{"bob"})) },
+		func() error { return failure(s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"})) },
+		func() error { _, err := s.ListContacts(ctx, "chat", "alice", "", 1); return failure(err) },
+		func() error { _, err := s.AreContacts(ctx, "chat", nil); return failure(err) },
+		func() error { _, err := s.TrimContacts(ctx, "chat", store.TrimQuery{}); return failure(err) },
+		func() error { _, err := s.StartCall(ctx, "chat", call); return failure(err) },
 		func() error {
 			_, err := s.StepCall(ctx, "chat", store.CallAct{ID: call.ID})
-			return userCallFailure(err)
+			return failure(err)
 		},
-		func() error { _, err := s.HearCalls(ctx, "chat", nil); return userCallFailure(err) },
-		func() error { _, err := s.ReadCall(ctx, "chat", call.ID); return userCallFailure(err) },
-		func() error { _, err := s.ReadCalls(ctx, "chat", nil); return userCallFailure(err) },
-		func() error { _, err := s.ExpireCalls(ctx, "chat"); return userCallFailure(err) },
+		func() error { _, err := s.HearCalls(ctx, "chat", nil); return failure(err) },
+		func() error { _, err := s.ReadCall(ctx, "chat", call.ID); return failure(err) },
+		func() error { _, err := s.ReadCalls(ctx, "chat", nil); return failure(err) },
+		func() error { _, err := s.ExpireCalls(ctx, "chat"); return failure(err) },
 		func() error { _, err := s.CallNamespaces(ctx, "", 1); return err },
 		func() error { return s.Signal(ctx, store.Signal{Kind: "test", Namespace: "chat", User: "alice"}) },
 	} {

@@ -26,109 +26,79 @@ type observed struct {
 // Unwrap returns the store that is measured; see [store.As].
 func (s *observed) Unwrap() store.Store { return s.Store }
 
-func (s *observed) Ping(ctx context.Context, ns string, batch []store.Sighting) ([]lastseen.State, error) {
-	begun := s.calls.now()
-	states, err := s.Store.Ping(ctx, ns, batch)
-	s.calls.done(opPing, begun, err)
-	return states, err
+func (s *observed) Ping(ctx context.Context, ns string, batch []store.Sighting) (_ []lastseen.State, err error) {
+	defer s.calls.done(opPing, s.calls.now(), &err)
+	return s.Store.Ping(ctx, ns, batch)
 }
 
-func (s *observed) Leave(ctx context.Context, ns string, batch []store.Sighting) ([]lastseen.State, error) {
-	begun := s.calls.now()
-	states, err := s.Store.Leave(ctx, ns, batch)
-	s.calls.done(opLeave, begun, err)
-	return states, err
+func (s *observed) Leave(ctx context.Context, ns string, batch []store.Sighting) (_ []lastseen.State, err error) {
+	defer s.calls.done(opLeave, s.calls.now(), &err)
+	return s.Store.Leave(ctx, ns, batch)
 }
 
-func (s *observed) Lookup(ctx context.Context, ns string, users []string) ([]lastseen.State, error) {
-	begun := s.calls.now()
-	states, err := s.Store.Lookup(ctx, ns, users)
-	s.calls.done(opLookup, begun, err)
-	return states, err
+func (s *observed) Lookup(ctx context.Context, ns string, users []string) (_ []lastseen.State, err error) {
+	defer s.calls.done(opLookup, s.calls.now(), &err)
+	return s.Store.Lookup(ctx, ns, users)
 }
 
-func (s *observed) Count(ctx context.Context, ns string, ranges []lastseen.Range) ([]int64, error) {
-	begun := s.calls.now()
-	counts, err := s.Store.Count(ctx, ns, ranges)
-	s.calls.done(opCount, begun, err)
-	return counts, err
+func (s *observed) Count(ctx context.Context, ns string, ranges []lastseen.Range) (_ []int64, err error) {
+	defer s.calls.done(opCount, s.calls.now(), &err)
+	return s.Store.Count(ctx, ns, ranges)
 }
 
-func (s *observed) Newest(ctx context.Context, ns string) (lastseen.Instant, error) {
-	begun := s.calls.now()
-	newest, err := s.Store.Newest(ctx, ns)
-	s.calls.done(opNewest, begun, err)
-	return newest, err
+func (s *observed) Newest(ctx context.Context, ns string) (_ lastseen.Instant, err error) {
+	defer s.calls.done(opNewest, s.calls.now(), &err)
+	return s.Store.Newest(ctx, ns)
 }
 
-func (s *observed) List(ctx context.Context, ns string, q store.ListQuery) ([]store.Record, error) {
-	begun := s.calls.now()
-	page, err := s.Store.List(ctx, ns, q)
-	s.calls.done(opList, begun, err)
-	return page, err
+func (s *observed) List(ctx context.Context, ns string, q store.ListQuery) (_ []store.Record, err error) {
+	defer s.calls.done(opList, s.calls.now(), &err)
+	return s.Store.List(ctx, ns, q)
 }
 
-func (s *observed) Forget(ctx context.Context, ns, user string) error {
-	begun := s.calls.now()
-	err := s.Store.Forget(ctx, ns, user)
-	s.calls.done(opForget, begun, err)
-	return err
+func (s *observed) Forget(ctx context.Context, ns, user string) (err error) {
+	defer s.calls.done(opForget, s.calls.now(), &err)
+	return s.Store.Forget(ctx, ns, user)
 }
 
-func (s *observed) Trim(ctx context.Context, ns string, q store.TrimQuery) (store.TrimResult, error) {
-	begun := s.calls.now()
-	result, err := s.Store.Trim(ctx, ns, q)
-	s.calls.done(opTrim, begun, err)
-	return result, err
+func (s *observed) Trim(ctx context.Context, ns string, q store.TrimQuery) (_ store.TrimResult, err error) {
+	defer s.calls.done(opTrim, s.calls.now(), &err)
+	return s.Store.Trim(ctx, ns, q)
 }
 
-func (s *observed) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
-	begun := s.calls.now()
-	infos, err := s.Store.Namespaces(ctx, after, limit)
-	s.calls.done(opNamespaces, begun, err)
-	return infos, err
+func (s *observed) Namespaces(ctx context.Context, after string, limit int) (_ []store.NamespaceInfo, err error) {
+	defer s.calls.done(opNamespaces, s.calls.now(), &err)
+	return s.Store.Namespaces(ctx, after, limit)
 }
 
-func (s *observed) Exist(ctx context.Context, namespaces []string) ([]bool, error) {
-	begun := s.calls.now()
-	exist, err := s.Store.Exist(ctx, namespaces)
-	s.calls.done(opExist, begun, err)
-	return exist, err
+func (s *observed) Exist(ctx context.Context, namespaces []string) (_ []bool, err error) {
+	defer s.calls.done(opExist, s.calls.now(), &err)
+	return s.Store.Exist(ctx, namespaces)
 }
 
-func (s *observed) Register(ctx context.Context, namespaces []string) error {
-	begun := s.calls.now()
-	err := s.Store.Register(ctx, namespaces)
-	s.calls.done(opRegister, begun, err)
-	return err
+func (s *observed) Register(ctx context.Context, namespaces []string) (err error) {
+	defer s.calls.done(opRegister, s.calls.now(), &err)
+	return s.Store.Register(ctx, namespaces)
 }
 
-func (s *observed) RemoveEmpty(ctx context.Context, ns string) (bool, error) {
-	begun := s.calls.now()
-	removed, err := s.Store.RemoveEmpty(ctx, ns)
-	s.calls.done(opRemoveEmpty, begun, err)
-	return removed, err
+func (s *observed) RemoveEmpty(ctx context.Context, ns string) (_ bool, err error) {
+	defer s.calls.done(opRemoveEmpty, s.calls.now(), &err)
+	return s.Store.RemoveEmpty(ctx, ns)
 }
 
-func (s *observed) DeleteNamespace(ctx context.Context, ns string) error {
-	begun := s.calls.now()
-	err := s.Store.DeleteNamespace(ctx, ns)
-	s.calls.done(opDeleteNamespace, begun, err)
-	return err
+func (s *observed) DeleteNamespace(ctx context.Context, ns string) (err error) {
+	defer s.calls.done(opDeleteNamespace, s.calls.now(), &err)
+	return s.Store.DeleteNamespace(ctx, ns)
 }
 
-func (s *observed) Lease(ctx context.Context, name string, ttl time.Duration) (bool, error) {
-	begun := s.calls.now()
-	granted, err := s.Store.Lease(ctx, name, ttl)
-	s.calls.done(opLease, begun, err)
-	return granted, err
+func (s *observed) Lease(ctx context.Context, name string, ttl time.Duration) (_ bool, err error) {
+	defer s.calls.done(opLease, s.calls.now(), &err)
+	return s.Store.Lease(ctx, name, ttl)
 }
 
-func (s *observed) Ready(ctx context.Context) error {
-	begun := s.calls.now()
-	err := s.Store.Ready(ctx)
-	s.calls.done(opReady, begun, err)
-	return err
+func (s *observed) Ready(ctx context.Context) (err error) {
+	defer s.calls.done(opReady, s.calls.now(), &err)
+	return s.Store.Ready(ctx)
 }
 
 type observedBatcher struct {
@@ -137,15 +107,17 @@ type observedBatcher struct {
 }
 
 func (s *observedBatcher) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
-	begun := s.calls.now()
+	var failed error
+	defer s.calls.done(opPing, s.calls.now(), &failed)
 	s.batcher.PingBatches(ctx, batches)
-	s.calls.done(opPing, begun, firstError(batches))
+	failed = firstError(batches)
 }
 
 func (s *observedBatcher) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
-	begun := s.calls.now()
+	var failed error
+	defer s.calls.done(opLookup, s.calls.now(), &failed)
 	s.batcher.LookupBatches(ctx, batches)
-	s.calls.done(opLookup, begun, firstError(batches))
+	failed = firstError(batches)
 }
 
 func (s *observedBatcher) NodeOf(namespace string) (of func(user string) string) {

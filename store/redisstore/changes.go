@@ -29,17 +29,23 @@ func (s *Store) openFeeds(ctx context.Context, all []*candidate) {
 	}
 }
 
+// openFeed is open for a namespace that can have a feed.
+func (s *Store) openFeed(ctx context.Context, name string) (context.Context, context.CancelFunc, *candidate, error) {
+	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
+	if err == nil && (!s.allowsFeeds(ctx) || !c.hasCompanions()) {
+		cancel()
+		err = store.ErrNoFeed
+	}
+	return ctx, cancel, c, err
+}
+
 // RecordChanges implements [store.Store].
 func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thresholds) error {
-	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
+	ctx, cancel, c, err := s.openFeed(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	c := &candidate{namespace: s.keys.namespace(name)}
-	if s.openFeeds(ctx, []*candidate{c}); c.err != nil {
-		return c.err
-	}
 	if !c.hasMeta && !c.exists {
 		return store.ErrNotRecorded
 	}

@@ -18,15 +18,11 @@ import (
 // SnapshotChanges implements [store.Store]. It reads the users of a shard and the end of its feed at one moment, and
 // all shards in one round trip.
 func (s *Store) SnapshotChanges(ctx context.Context, name string, users []string) (store.Snapshot, error) {
-	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
+	ctx, cancel, c, err := s.openFeed(ctx, name)
 	if err != nil {
 		return store.Snapshot{}, err
 	}
 	defer cancel()
-	c := &candidate{namespace: s.keys.namespace(name)}
-	if s.openFeeds(ctx, []*candidate{c}); c.err != nil {
-		return store.Snapshot{}, c.err
-	}
 	index := make([][]int, c.shards)
 	args, calls := make([][]any, c.shards), make([]shardCall, c.shards)
 	for i := range users {

@@ -64,18 +64,15 @@ type Options struct {
 	// removed while another server writes to it, there may be one more than the limit.
 	MaxNamespaces int
 
-	// Timeout bounds a batch of pings, leaves or lookups, connecting and retrying included; default 250 ms. Other
-	// operations take at most twice as long.
+	// These are those of [redisclient.Options]. Timeout bounds a batch of pings, leaves or lookups; default 250 ms. Other
+	// operations take at most twice as long. Replicas confirm pings, leaves, deletions, availabilities, contacts and
+	// steps of calls.
 	Timeout      time.Duration
-	DialTimeout  time.Duration // of one attempt to connect; default 200 ms
-	PoolSize     int           // connections at most, to each Redis; default 10 per processor, 5 in a Cluster
-	MinIdleConns int           // connections kept open when idle, to each Redis; default 0
-	MaxRetries   int           // times a call is repeated after a network error; default 1, -1 for none
-
-	// Wait is the number of replicas that must confirm pings, leaves, deletions, availabilities, contacts and steps of
-	// calls within half of Timeout, 0 to [redisclient.MaxWait]; default 0. Otherwise the call fails with
-	// [store.ErrUnavailable], and its outcome is unknown.
-	Wait int
+	DialTimeout  time.Duration // default 200 ms
+	PoolSize     int
+	MinIdleConns int
+	MaxRetries   int // default 1
+	Wait         int
 
 	// MaxLag has Store be a [store.ReplicaReader] that reads from replicas which are at most this far behind, 100 ms to
 	// a minute; default 0, never. A Cluster cannot have it.

@@ -46,13 +46,13 @@ type Options struct {
 // Client sends commands to Redis. Its embedded client is that of the primaries: see [Client.Reader].
 type Client struct {
 	redis.UniversalClient
-	Log     *OnceLogger
-	Name    string        // of this Redis in logs: its URL without secrets
-	Timeout time.Duration // of a command
-	Clock   *Clock        // Redis' clock
+	Log      *OnceLogger
+	Name     string        // of this Redis in logs: its URL without secrets
+	Timeout  time.Duration // of a command
+	Clock    *Clock        // Redis' clock
+	Database int           // its number
 
 	guard    *guard
-	database int
 	probeKey string
 	wait     int
 
@@ -80,7 +80,7 @@ func Open(o Options) (*Client, error) {
 	life, stop := context.WithCancel(context.Background())
 	c := &Client{
 		UniversalClient: client, Log: g.log, Name: a.String(), Timeout: o.Timeout,
-		guard: g, database: a.database, probeKey: o.ProbeKey, wait: o.Wait, life: life, stop: stop,
+		Database: a.database, guard: g, probeKey: o.ProbeKey, wait: o.Wait, life: life, stop: stop,
 	}
 	c.Clock = &Clock{
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: o.Monotonic, Logger: o.Logger}),
@@ -100,9 +100,6 @@ func (o Options) Validate() error {
 	}
 	return client.Close()
 }
-
-// Database returns the number of the database in the URL; 0 by default.
-func (c *Client) Database() int { return c.database }
 
 // Connections returns the number of connections to Redis now, and how many of them are idle.
 func (c *Client) Connections() (total, idle int) {

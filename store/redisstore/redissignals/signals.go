@@ -56,7 +56,7 @@ func New(client *redisclient.Client, prefix, process string) *Signals {
 		CheckEvery: 10 * time.Second, client: client, process: process, channel: prefix + ":signals",
 		channels: prefix + ":signals*",
 	}
-	if n := client.Database(); n != 0 {
+	if n := client.Database; n != 0 {
 		s.channel += ":" + strconv.Itoa(n)
 	}
 	return s

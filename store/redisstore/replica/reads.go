@@ -121,63 +121,56 @@ func (r *reads) Lookup(ctx context.Context, namespace string, users []string) ([
 func (r *reads) Describe(
 	ctx context.Context, namespace string, users []string,
 ) (states []lastseen.State, details map[string]store.Details, err error) {
-	if r.try(ctx, "lookup", namespace, func(ctx context.Context) (err error) {
-		states, details, err = r.replicas.own.Describe(ctx, namespace, users)
-		return err
-	}) {
-		return states, details, nil
-	}
-	return r.Store.Describe(ctx, namespace, users)
+	states, err = from(ctx, r, "lookup", namespace, func(ctx context.Context, s store.Store) ([]lastseen.State, error) {
+		states, described, err := s.Describe(ctx, namespace, users)
+		details = described
+		return states, err
+	})
+	return states, details, err
 }
 
 // Count implements [store.Store].
-func (r *reads) Count(
-	ctx context.Context, namespace string, ranges []lastseen.Range,
-) (counts []int64, err error) {
-	if r.try(ctx, "count", namespace, func(ctx context.Context) (err error) {
-		counts, err = r.replicas.own.Count(ctx, namespace, ranges)
-		return err
-	}) {
-		return counts, nil
-	}
-	return r.Store.Count(ctx, namespace, ranges)
+func (r *reads) Count(ctx context.Context, namespace string, ranges []lastseen.Range) ([]int64, error) {
+	return from(ctx, r, "count", namespace, func(ctx context.Context, s store.Store) ([]int64, error) {
+		return s.Count(ctx, namespace, ranges)
+	})
 }
 
 // Newest implements [store.Store].
-func (r *reads) Newest(ctx context.Context, namespace string) (at lastseen.Instant, err error) {
-	if r.try(ctx, "newest", namespace, func(ctx context.Context) (err error) {
-		at, err = r.replicas.own.Newest(ctx, namespace)
-		return err
-	}) {
-		return at, nil
-	}
-	return r.Store.Newest(ctx, namespace)
+func (r *reads) Newest(ctx context.Context, namespace string) (lastseen.Instant, error) {
+	return from(ctx, r, "newest", namespace, func(ctx context.Context, s store.Store) (lastseen.Instant, error) {
+		return s.Newest(ctx, namespace)
+	})
 }
 
 // List implements [store.Store].
-func (r *reads) List(
-	ctx context.Context, namespace string, q store.ListQuery,
-) (page []store.Record, err error) {
-	if r.try(ctx, "list", namespace, func(ctx context.Context) (err error) {
-		page, err = r.replicas.own.List(ctx, namespace, q)
-		return err
-	}) {
-		return page, nil
-	}
-	return r.Store.List(ctx, namespace, q)
+func (r *reads) List(ctx context.Context, namespace string, q store.ListQuery) ([]store.Record, error) {
+	return from(ctx, r, "list", namespace, func(ctx context.Context, s store.Store) ([]store.Record, error) {
+		return s.List(ctx, namespace, q)
+	})
 }
 
 // ReadDetails implements [store.Store].
 func (r *reads) ReadDetails(
 	ctx context.Context, namespace string, records []store.Record,
-) (details map[string]store.Details, err error) {
-	if r.try(ctx, "read_details", namespace, func(ctx context.Context) (err error) {
-		details, err = r.replicas.own.ReadDetails(ctx, namespace, records)
+) (map[string]store.Details, error) {
+	return from(ctx, r, "read_details", namespace,
+		func(ctx context.Context, s store.Store) (map[string]store.Details, error) {
+			return s.ReadDetails(ctx, namespace, records)
+		})
+}
+
+// from reads from the replica, or from the primary if that does not succeed.
+func from[T any](
+	ctx context.Context, r *reads, operation, namespace string, read func(context.Context, store.Store) (T, error),
+) (result T, err error) {
+	if r.try(ctx, operation, namespace, func(ctx context.Context) (err error) {
+		result, err = read(ctx, r.replicas.own)
 		return err
 	}) {
-		return details, nil
+		return result, nil
 	}
-	return r.Store.ReadDetails(ctx, namespace, records)
+	return read(ctx, r.Store)
 }
 
 // answerKey marks the context of calls that go to a replica. Its value is an *answer.

@@ -16,7 +16,7 @@ import (
 //go:embed */*.lua
 var files embed.FS
 
-// The scripts of last-seen times.
+// The scripts. Those in this first part are of last-seen times.
 var (
 	Ping = sides(
 		text("shared/clock"), function("write_plain", text("presence/pingplain")), writeFeed(),
@@ -29,52 +29,40 @@ var (
 	Millisecond = redis.NewScript(text("shared/bytes", "presence/lib", "presence/millisecond"))
 	Trim        = sides(
 		text("shared/clock", "shared/records", "shared/timetext", "shared/details", "presence/trim"))
-)
 
-// The scripts of servers.
-var (
+	// Of servers:
 	Lease    = redis.NewScript(text("servers/lease"))
 	Time     = redis.NewScript(text("servers/time"))
 	Probe    = redis.NewScript(text("servers/probe"))
 	Register = redis.NewScript(text("servers/register"))
 	Closing  = redis.NewScript(text("shared/clock", "servers/closing"))
 	Closings = redis.NewScript(text("servers/closings"))
-)
 
-// The scripts of shards as a whole.
-var (
+	// Of shards as a whole:
 	Look        = sides(text("shared/clock", "shared/look"))
 	DeleteShard = sides(text("shared/clock", "shared/timetext", "shared/details", "availability/anysays",
 		"availability/hiddendrop", "shared/deleteshard"))
-)
 
-// The scripts of changes feeds.
-var (
+	// Of changes feeds:
 	FeedForget = feed(
 		"shared/records", "shared/timetext", "shared/details", "availability/hiddendrop", "feed/feedforget")
 	FeedRecord   = feed("feed/feedrecord")
 	FeedRead     = sides(text("feed/feedread"))
 	FeedSnapshot = sides(text("feed/feedsnapshot"))
 	FeedSweep    = feed("shared/timetext", "shared/details", "shared/ends", "feed/feedsweep")
-)
 
-// The scripts of devices.
-var (
+	// Of devices:
 	Devices = sides(
 		text("shared/clock"), function("write", text("feed/feed"), recordDevices()), hide(),
 		"local past = 5 + 3 * tonumber(ARGV[4])\n"+
 			"return note_missing(hidden_key and hide(write, 5, 3, 1, past) or write(ARGV))\n")
 	DevicesRead = sides(text("shared/records", "devices/devicesread"))
-)
 
-// The scripts of contacts.
-var (
+	// Of contacts:
 	Contacts     = sides(text("shared/clock", "contacts/contacts"))
 	ContactsTrim = sides(text("shared/clock", "availability/hidden", "contacts/contactstrim"))
-)
 
-// The scripts of availability.
-var (
+	// Of availability:
 	Hides = sides(text("shared/clock", "availability/hidden", "availability/hides"))
 	Say   = sides(
 		text("shared/clock", "feed/feed", "shared/bytes", "shared/records", "shared/timetext", "shared/details",
@@ -82,10 +70,8 @@ var (
 		function("leave_devices", devicesRule()), text("availability/say"))
 	Says = sides(
 		text("shared/clock", "shared/timetext", "shared/details", "availability/anysays", "availability/says"))
-)
 
-// The scripts of calls.
-var (
+	// Of calls:
 	CallStart  = calls("calls/callchange", "calls/callstart")
 	CallStep   = calls("calls/callchange", "calls/callstep")
 	CallHear   = calls("calls/callchange", "calls/callhear")
