@@ -56,7 +56,9 @@ func (s *observed) AreContacts(ctx context.Context, ns string, pairs []store.Con
 	return s.Store.AreContacts(ctx, ns, pairs)
 }
 
-func (s *observed) TrimContacts(ctx context.Context, ns string, q store.TrimQuery) (_ store.ContactsTrimResult, err error) {
+func (s *observed) TrimContacts(
+	ctx context.Context, ns string, q store.TrimQuery,
+) (_ store.ContactsTrimResult, err error) {
 	defer s.calls.done(opTrimContacts, s.calls.now(), &err)
 	return s.Store.TrimContacts(ctx, ns, q)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,8 +19,14 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
+// feeds keeps and reads changes feeds.
+type feeds struct {
+	*registry
+	rights atomic.Int32 // whether this server may use feeds
+}
+
 // openFeeds checks that this server can serve namespaces and that they can have feeds, and fills in errors.
-func (s *Store) openFeeds(ctx context.Context, all []*candidate) {
+func (s *feeds) openFeeds(ctx context.Context, all []*candidate) {
 	allowed := s.allowsFeeds(ctx)
 	s.verify(ctx, all)
 	for _, c := range all {
@@ -30,7 +37,7 @@ func (s *Store) openFeeds(ctx context.Context, all []*candidate) {
 }
 
 // openFeed is open for a namespace that can have a feed.
-func (s *Store) openFeed(ctx context.Context, name string) (context.Context, context.CancelFunc, *candidate, error) {
+func (s *feeds) openFeed(ctx context.Context, name string) (context.Context, context.CancelFunc, *candidate, error) {
 	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
 	if err == nil && (!s.allowsFeeds(ctx) || !c.hasCompanions()) {
 		cancel()
@@ -40,7 +47,7 @@ func (s *Store) openFeed(ctx context.Context, name string) (context.Context, con
 }
 
 // RecordChanges implements [store.Store].
-func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thresholds) error {
+func (s *feeds) RecordChanges(ctx context.Context, name string, t lastseen.Thresholds) error {
 	ctx, cancel, c, err := s.openFeed(ctx, name)
 	if err != nil {
 		return err
@@ -65,7 +72,7 @@ func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thres
 }
 
 // SweepChanges implements [store.Store].
-func (s *Store) SweepChanges(caller context.Context, sweeps []*store.ChangesSweep) {
+func (s *feeds) SweepChanges(caller context.Context, sweeps []*store.ChangesSweep) {
 	ctx, cancel, err := s.client.Begin(caller, 2*s.client.Timeout)
 	if err != nil {
 		for _, w := range sweeps {
@@ -103,7 +110,7 @@ func (s *Store) SweepChanges(caller context.Context, sweeps []*store.ChangesSwee
 const maxSweeps = 32
 
 // runSweeps is runShards with a deadline for each part.
-func (s *Store) runSweeps(ctx context.Context, calls []shardCall) (cmds []*redis.Cmd) {
+func (s *feeds) runSweeps(ctx context.Context, calls []shardCall) (cmds []*redis.Cmd) {
 	for part := range slices.Chunk(calls, maxSweeps) {
 		ctx, cancel := context.WithTimeout(ctx, 2*s.client.Timeout)
 		cmds = append(cmds, s.runShards(ctx, part)...)
@@ -112,7 +119,7 @@ func (s *Store) runSweeps(ctx context.Context, calls []shardCall) (cmds []*redis
 	return cmds
 }
 
-func (s *Store) sweepCalls(ctx context.Context, ns namespace, w *store.ChangesSweep) []shardCall {
+func (s *feeds) sweepCalls(ctx context.Context, ns namespace, w *store.ChangesSweep) []shardCall {
 	calls := make([]shardCall, ns.shards)
 	args := []any{
 		s.holder, w.Thresholds.Green.Milliseconds(), w.Thresholds.Yellow.Milliseconds(), int64(w.Now),
@@ -196,16 +203,16 @@ const (
 )
 
 // allowsFeeds reports whether this server may use the commands of feeds. The first call asks Redis.
-func (s *Store) allowsFeeds(ctx context.Context) bool {
-	if s.feedRights.Load() == rightsUnknown {
+func (s *feeds) allowsFeeds(ctx context.Context) bool {
+	if s.rights.Load() == rightsUnknown {
 		s.checkFeedRights(ctx)
 	}
-	return s.feedRights.Load() != rightsMissing
+	return s.rights.Load() != rightsMissing
 }
 
 // feedLetters returns the letter of the entries if a shard has a feed to which this server may append: they are named
 // with it, although Redis may have lost them.
-func (s *Store) feedLetters(ctx context.Context, ns namespace, shard string, has sides) string {
+func (s *feeds) feedLetters(ctx context.Context, ns namespace, shard string, has sides) string {
 	if has.has("f") && s.mayAppend(ctx, ns, shard) {
 		return "s"
 	}
@@ -214,7 +221,7 @@ func (s *Store) feedLetters(ctx context.Context, ns namespace, shard string, has
 
 // mayAppend reports whether this server may append to the feed of a shard. If not, it ends the feed, since it is about
 // to write without appending.
-func (s *Store) mayAppend(ctx context.Context, ns namespace, shard string) bool {
+func (s *feeds) mayAppend(ctx context.Context, ns namespace, shard string) bool {
 	if s.allowsFeeds(ctx) {
 		return true
 	}
@@ -224,7 +231,7 @@ func (s *Store) mayAppend(ctx context.Context, ns namespace, shard string) bool 
 
 // checkFeedRights finds out whether this server may use the commands of feeds, and logs it if not. If a server cannot
 // be asked, what was known stays.
-func (s *Store) checkFeedRights(ctx context.Context) {
+func (s *feeds) checkFeedRights(ctx context.Context) {
 	var missing error
 	failed := false
 	for _, err := range s.client.ForEachPrimary(ctx, s.tryFeed) {
@@ -241,11 +248,11 @@ func (s *Store) checkFeedRights(ctx context.Context) {
 	switch {
 	case missing != nil:
 		value = "missing"
-		s.feedRights.Store(rightsMissing)
+		s.rights.Store(rightsMissing)
 	case failed:
 		return
 	default:
-		s.feedRights.Store(rightsGranted)
+		s.rights.Store(rightsGranted)
 	}
 	s.client.Log.LogOnce(slog.LevelError, s.client.Name, "feeds", value,
 		"the user of this Redis lacks rights: there are no changes feeds; allow "+feedRights, "error", missing)
@@ -255,7 +262,7 @@ func (s *Store) checkFeedRights(ctx context.Context) {
 const feedRights = "+@stream +pexpire"
 
 // tryFeed uses the commands of feeds on a key that does not exist.
-func (s *Store) tryFeed(ctx context.Context, client *redis.Client, key string) error {
+func (s *feeds) tryFeed(ctx context.Context, client *redis.Client, key string) error {
 	key = s.keys.prefix + "changes:{" + key + "}"
 	pipe := client.Pipeline()
 	pipe.XLen(ctx, key)

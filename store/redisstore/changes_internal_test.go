@@ -14,7 +14,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -68,15 +67,7 @@ func TestSideKeys(t *testing.T) {
 
 // TestCheckWithoutMetas: while the metas of a Cluster cannot be read, a server serves the namespaces that it knows.
 func TestCheckWithoutMetas(t *testing.T) {
-	s := &Store{
-		client: &redisclient.Client{
-			UniversalClient: redis.NewClusterClient(&redis.ClusterOptions{
-				Addrs: []string{"127.0.0.1:1"}, MaxRetries: -1,
-			}),
-			Timeout: time.Minute,
-		},
-		keys: keyspace{prefix: "presence:", shards: 1},
-	}
+	s := storeOn(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, MaxRetries: -1}), 1)
 	defer s.client.UniversalClient.Close()
 	s.agreements.confirm("chat")
 	c := &candidate{namespace: s.keys.namespace("chat")}
@@ -114,7 +105,7 @@ func TestSweepsOfManyNamespaces(t *testing.T) {
 	at, err := s.Now(ctx)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // this is the last thing that the store does once in the background
-		return s.feedRights.Load() == rightsGranted
+		return s.rights.Load() == rightsGranted
 	}, time.Minute, time.Millisecond)
 	var pipelines longest
 	s.client.AddHook(&pipelines)

@@ -16,7 +16,7 @@ import (
 )
 
 // ReadChanges implements [store.Store]: all in one round trip.
-func (s *Store) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
+func (s *feeds) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
 	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		for _, r := range reads {

@@ -87,7 +87,8 @@ func (s *Store) markClosings(ctx context.Context, newest store.ClosingPlace) boo
 	at, _ := strconv.ParseFloat(score, 64)
 	now, err := s.client.Clock.Read(ctx)
 	due := err == nil && at < float64(now.Add(-store.ClosingsKept/2))
-	return due && s.CloseConnections(ctx, "", rand.Text()[:12]) == nil // one that differs from a mark that was lost just now
+	differs := rand.Text()[:12] // from a mark that was lost just now
+	return due && s.CloseConnections(ctx, "", differs) == nil
 }
 
 // closingArgs returns the arguments of closings.lua. A place is a score and a member.

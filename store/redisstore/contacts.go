@@ -29,8 +29,15 @@ func contactsAfter(owner, contact string) (low, high string) {
 	return low + memberOf(owner, contact), "(" + owner + "\x01"
 }
 
+// contacts keeps the contacts of users.
+type contacts struct {
+	*registry
+	walks contactWalks
+	many  chan struct{} // holds an element for each large change of contacts in progress
+}
+
 // SetContacts implements [store.Store].
-func (s *Store) SetContacts(ctx context.Context, name, owner string, contacts []string) error {
+func (s *contacts) SetContacts(ctx context.Context, name, owner string, contacts []string) error {
 	contacts, _ = store.ContactChanges(contacts, nil)
 	if len(contacts) <= maxContactsScript {
 		large, err := s.changeContacts(ctx, name, owner, "replace", contacts, nil)
@@ -44,7 +51,7 @@ func (s *Store) SetContacts(ctx context.Context, name, owner string, contacts []
 }
 
 // ChangeContacts implements [store.Store].
-func (s *Store) ChangeContacts(ctx context.Context, name, owner string, add, remove []string) error {
+func (s *contacts) ChangeContacts(ctx context.Context, name, owner string, add, remove []string) error {
 	add, remove = store.ContactChanges(add, remove)
 	if len(add)+len(remove) <= maxContactsScript {
 		_, err := s.changeContacts(ctx, name, owner, "change", add, remove)
@@ -60,7 +67,7 @@ const maxContactsScript = 500
 
 // changeContacts changes contacts of an owner in one script, or in several that only remove. It reports whether there
 // is more to replace than one script may.
-func (s *Store) changeContacts(
+func (s *contacts) changeContacts(
 	ctx context.Context, name, owner, task string, add, remove []string,
 ) (large bool, err error) {
 	ctx, cancel, c, err := s.beginContacts(ctx, 2*s.client.Timeout, name, len(add))
@@ -78,7 +85,7 @@ func (s *Store) changeContacts(
 
 // changeManyContacts makes a large change, in several scripts. Difference returns what to add to and to remove from the
 // owner's contacts. If another change comes before the first of these scripts, the change begins again.
-func (s *Store) changeManyContacts(
+func (s *contacts) changeManyContacts(
 	ctx context.Context, name, owner string, adds int, difference func(old []string) (add, remove []string),
 ) error {
 	end, err := s.beginMany(ctx)
@@ -112,7 +119,7 @@ func (s *Store) changeManyContacts(
 
 // continueContacts removes contacts, and then adds others, some in each script. It reports whether another change came
 // before the first script.
-func (s *Store) continueContacts(
+func (s *contacts) continueContacts(
 	ctx context.Context, c *candidate, owner string, task contactsTask, add, remove []string,
 ) (overtaken bool, err error) {
 	for first := true; first || len(add)+len(remove) > 0; first = false {
@@ -141,19 +148,19 @@ const (
 )
 
 // beginMany waits until a large change can begin.
-func (s *Store) beginMany(ctx context.Context) (end func(), err error) {
+func (s *contacts) beginMany(ctx context.Context) (end func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, s.client.Timeout)
 	defer cancel()
 	select {
-	case s.manyContacts <- struct{}{}:
-		return func() { <-s.manyContacts }, nil
+	case s.many <- struct{}{}:
+		return func() { <-s.many }, nil
 	case <-waiting.Done():
 		return nil, cmp.Or(ctx.Err(), store.ErrOverloaded)
 	}
 }
 
 // beginContacts begins a change of contacts that adds some, or none.
-func (s *Store) beginContacts(
+func (s *contacts) beginContacts(
 	ctx context.Context, timeout time.Duration, name string, adds int,
 ) (context.Context, context.CancelFunc, *candidate, error) {
 	ctx, cancel, err := s.client.Begin(ctx, timeout)
@@ -189,7 +196,7 @@ const (
 )
 
 // runContacts runs contacts.lua. It registers a namespace that another server deleted meanwhile.
-func (s *Store) runContacts(
+func (s *contacts) runContacts(
 	ctx context.Context, c *candidate, owner string, task contactsTask, add, remove []string,
 ) (outcome int64, err error) {
 	args := append(make([]any, 0, 6+len(add)+len(remove)),
@@ -226,7 +233,7 @@ func (s *Store) runContacts(
 }
 
 // allContacts returns all contacts of an owner.
-func (s *Store) allContacts(ctx context.Context, ns namespace, owner string) (all []string, err error) {
+func (s *contacts) allContacts(ctx context.Context, ns namespace, owner string) (all []string, err error) {
 	for after := ""; ; after = all[len(all)-1] {
 		page, err := s.contactsPage(ctx, ns, owner, after, maxContactsScript)
 		if all = append(all, page...); err != nil || len(page) < maxContactsScript {
@@ -236,7 +243,7 @@ func (s *Store) allContacts(ctx context.Context, ns namespace, owner string) (al
 }
 
 // ListContacts implements [store.Store].
-func (s *Store) ListContacts(ctx context.Context, name, owner, after string, limit int) ([]string, error) {
+func (s *contacts) ListContacts(ctx context.Context, name, owner, after string, limit int) ([]string, error) {
 	ctx, cancel, ns, err := s.openContacts(ctx, name)
 	if err != nil {
 		return nil, err
@@ -245,7 +252,7 @@ func (s *Store) ListContacts(ctx context.Context, name, owner, after string, lim
 	return s.contactsPage(ctx, ns, owner, after, limit)
 }
 
-func (s *Store) contactsPage(ctx context.Context, ns namespace, owner, after string, limit int) ([]string, error) {
+func (s *contacts) contactsPage(ctx context.Context, ns namespace, owner, after string, limit int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.client.Timeout)
 	defer cancel()
 	low, high := contactsAfter(owner, after)
@@ -260,7 +267,7 @@ func (s *Store) contactsPage(ctx context.Context, ns namespace, owner, after str
 }
 
 // AreContacts implements [store.Store]: all in one round trip.
-func (s *Store) AreContacts(ctx context.Context, name string, pairs []store.ContactPair) ([]bool, error) {
+func (s *contacts) AreContacts(ctx context.Context, name string, pairs []store.ContactPair) ([]bool, error) {
 	ctx, cancel, ns, err := s.openContacts(ctx, name)
 	if err != nil {
 		return nil, err
@@ -291,7 +298,7 @@ func (s *Store) AreContacts(ctx context.Context, name string, pairs []store.Cont
 }
 
 // openContacts is open for reads of contacts.
-func (s *Store) openContacts(
+func (s *contacts) openContacts(
 	ctx context.Context, name string,
 ) (context.Context, context.CancelFunc, namespace, error) {
 	ctx, cancel, ns, err := s.open(ctx, name)
@@ -303,7 +310,7 @@ func (s *Store) openContacts(
 }
 
 // forgetContacts deletes the contacts of an owner. It looks first whether the shard has any.
-func (s *Store) forgetContacts(ctx context.Context, ns namespace, owner string) error {
+func (s *contacts) forgetContacts(ctx context.Context, ns namespace, owner string) error {
 	if !ns.hasCompanions() {
 		return nil
 	}

@@ -19,7 +19,7 @@ import (
 
 // TrimContacts implements [store.Store]. If several shards have contacts, it first checks the clocks of all, and counts
 // the owners to look at in each, in one round trip.
-func (s *Store) TrimContacts(
+func (s *contacts) TrimContacts(
 	ctx context.Context, name string, q store.TrimQuery,
 ) (result store.ContactsTrimResult, err error) {
 	ctx, cancel, ns, err := s.openContacts(ctx, name)
@@ -48,7 +48,7 @@ func (s *Store) TrimContacts(
 }
 
 // trimContactsOf deletes contacts in the shards in which there are owners to look at, one shard after the other.
-func (s *Store) trimContactsOf(
+func (s *contacts) trimContactsOf(
 	ctx context.Context, ns namespace, q store.TrimQuery, shards []string, counted []contactsTrimmed,
 ) (result store.ContactsTrimResult, err error) {
 	room := contactsLimits{store.MaxTrim, store.MaxContacts}
@@ -86,7 +86,7 @@ type contactsTrimmed struct {
 }
 
 // trimContacts runs contactstrim.lua on shards, all in one round trip. The walk continues if it is in one of them.
-func (s *Store) trimContacts(
+func (s *contacts) trimContacts(
 	ctx context.Context, ns namespace, q store.TrimQuery, shards []string, limits contactsLimits, walk contactWalk,
 ) ([]contactsTrimmed, error) {
 	calls := make([]shardCall, len(shards))
@@ -145,7 +145,7 @@ func readContactsTrimmed(q store.TrimQuery, cmd *redis.Cmd) (contactsTrimmed, er
 
 // shardsWithContacts returns the shards of a namespace that have contacts. What is added meanwhile was used after
 // anything that is deleted.
-func (s *Store) shardsWithContacts(ctx context.Context, ns namespace) (shards []string, err error) {
+func (s *contacts) shardsWithContacts(ctx context.Context, ns namespace) (shards []string, err error) {
 	all, err := s.sidesOf(ctx, ns)
 	for i, has := range all {
 		if has.has("c") {

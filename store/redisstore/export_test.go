@@ -74,7 +74,7 @@ func (s *Store) NotedInCalls(ctx context.Context, name string) ([]string, error)
 }
 
 // CheckSignalsEvery sets the time between two signals of a listener to itself, before Listen.
-func (s *Store) CheckSignalsEvery(d time.Duration) { s.signals.CheckEvery = d }
+func (s *Store) CheckSignalsEvery(d time.Duration) { s.CheckEvery = d }
 
 // Around calls f before, and g after, each call of a Redis command by this store.
 func (s *Store) Around(command string, f, g func()) {

@@ -8,7 +8,7 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
-// This file gives package rediscalls the namespaces of calls, and records who is in a call. See docs/decisions/calls.md.
+// This file gives package rediscalls its namespaces, and records who is in a call: see docs/decisions/calls.md.
 
 // callNamespace is a [rediscalls.Namespace].
 type callNamespace struct {

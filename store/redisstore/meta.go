@@ -86,7 +86,7 @@ func (n namespace) mismatch(stored string) error {
 
 // storedAs returns how a namespace is stored according to its meta in Redis, which a server with other settings may
 // have written. The result has no keys if this version does not know the meta's values.
-func (s *Store) storedAs(name string, meta any) namespace {
+func (s *registry) storedAs(name string, meta any) namespace {
 	ours := s.keys.namespace(name)
 	text, ok := meta.(string)
 	if !ok || text == ours.meta().String() { // without a meta it is just being registered
@@ -111,7 +111,7 @@ type candidate struct {
 
 // verify checks, once in each round, that namespaces are stored as this server stores them, and fills in what it finds.
 // Sets without a meta and shared sets may hold anything, so their scores are checked, too.
-func (s *Store) verify(ctx context.Context, all []*candidate) {
+func (s *registry) verify(ctx context.Context, all []*candidate) {
 	var unsure []*candidate
 	for _, c := range all {
 		if c.hasMeta = s.agreements.current(c.name); !c.hasMeta {
@@ -134,7 +134,7 @@ func (s *Store) verify(ctx context.Context, all []*candidate) {
 }
 
 // checkMetas compares metas with the settings. While those of a Cluster cannot be read, earlier agreements hold.
-func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
+func (s *registry) checkMetas(ctx context.Context, all []*candidate) {
 	metas, err := s.readMetas(ctx, all)
 	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.client.InCluster()
 	for i, c := range all {
@@ -149,7 +149,7 @@ func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
 	}
 }
 
-func (s *Store) checkMeta(c *candidate, meta any) {
+func (s *registry) checkMeta(c *candidate, meta any) {
 	text, found := meta.(string)
 	before := c.meta()
 	before.layout = 0
@@ -168,7 +168,7 @@ func (s *Store) checkMeta(c *candidate, meta any) {
 
 // upgradeMetas writes the metas of namespaces that an earlier version wrote, and deletes the fields in which it kept
 // which side keys scripts name: these are found by looking.
-func (s *Store) upgradeMetas(ctx context.Context, all []*candidate) {
+func (s *registry) upgradeMetas(ctx context.Context, all []*candidate) {
 	for _, c := range all {
 		if !c.outdated || c.err != nil {
 			continue
@@ -183,7 +183,7 @@ func (s *Store) upgradeMetas(ctx context.Context, all []*candidate) {
 
 // readMetas reads the metas of namespaces, nil for those without one. In a Cluster they may be on a different Redis
 // from the namespaces: when it hangs, there has to be time left for those.
-func (s *Store) readMetas(ctx context.Context, all []*candidate) (metas []any, err error) {
+func (s *registry) readMetas(ctx context.Context, all []*candidate) (metas []any, err error) {
 	if s.client.InCluster() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.client.Timeout/2)

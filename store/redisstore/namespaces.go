@@ -15,15 +15,21 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
+// registry keeps the list of namespaces, and how each is stored.
+type registry struct {
+	*shards
+	maxNamespaces int // 0 for no limit
+}
+
 // ensure checks namespaces that are about to be written to, and registers those without a meta. The limit on namespaces
 // applies to namespaces without members.
-func (s *Store) ensure(ctx context.Context, all []*candidate) {
+func (s *registry) ensure(ctx context.Context, all []*candidate) {
 	s.verify(ctx, all)
 	s.admit(ctx, all)
 }
 
 // admit registers namespaces without a meta, which were verified.
-func (s *Store) admit(ctx context.Context, all []*candidate) {
+func (s *registry) admit(ctx context.Context, all []*candidate) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.err != nil || c.hasMeta })
 	var populated, empty []*candidate
 	for _, c := range all {
@@ -41,7 +47,7 @@ func (s *Store) admit(ctx context.Context, all []*candidate) {
 
 // register adds namespaces to the list while it has fewer than limit names (0 for any number), then writes missing
 // metas, and verifies them: another server may have written another one. A namespace with a meta is always in the list.
-func (s *Store) register(ctx context.Context, all []*candidate, limit int) {
+func (s *registry) register(ctx context.Context, all []*candidate, limit int) {
 	if len(all) == 0 {
 		return
 	}
@@ -66,7 +72,7 @@ func (s *Store) register(ctx context.Context, all []*candidate, limit int) {
 const maxNames = 512
 
 // writeNames adds namespaces to the list. It sets the error of those that exceed the limit.
-func (s *Store) writeNames(ctx context.Context, all []*candidate, limit int) error {
+func (s *registry) writeNames(ctx context.Context, all []*candidate, limit int) error {
 	for part := range slices.Chunk(all, maxNames) {
 		args := []any{limit}
 		for _, c := range part {
@@ -87,7 +93,7 @@ func (s *Store) writeNames(ctx context.Context, all []*candidate, limit int) err
 	return nil
 }
 
-func (s *Store) writeMetas(ctx context.Context, all []*candidate) error {
+func (s *registry) writeMetas(ctx context.Context, all []*candidate) error {
 	pipe := s.client.Pipeline()
 	for _, c := range all {
 		pipe.HSetNX(ctx, s.keys.meta(), c.name, c.meta().String())
@@ -98,7 +104,7 @@ func (s *Store) writeMetas(ctx context.Context, all []*candidate) error {
 
 // Register implements [store.Store]. Registered namespaces cost two round trips. The error names all namespaces that
 // this server cannot serve.
-func (s *Store) Register(ctx context.Context, namespaces []string) error {
+func (s *registry) Register(ctx context.Context, namespaces []string) error {
 	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return err
@@ -128,7 +134,7 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 }
 
 // Exist implements [store.Store].
-func (s *Store) Exist(ctx context.Context, namespaces []string) ([]bool, error) {
+func (s *registry) Exist(ctx context.Context, namespaces []string) ([]bool, error) {
 	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		return nil, err
@@ -138,7 +144,7 @@ func (s *Store) Exist(ctx context.Context, namespaces []string) ([]bool, error) 
 }
 
 // listed reports which names are in the list of namespaces, in one round trip.
-func (s *Store) listed(ctx context.Context, names []string) ([]bool, error) {
+func (s *registry) listed(ctx context.Context, names []string) ([]bool, error) {
 	pipe := s.client.Pipeline()
 	for part := range slices.Chunk(names, maxNames) {
 		args := []any{"zmscore", s.keys.registry()}
@@ -162,7 +168,7 @@ func (s *Store) listed(ctx context.Context, names []string) ([]bool, error) {
 
 // confirmNames adds the names to the list that it has lost, of namespaces that this server uses: jobs such as retention
 // visit only what is in the list. Those without a meta were deleted, or are registered at the next write.
-func (s *Store) confirmNames(ctx context.Context) {
+func (s *registry) confirmNames(ctx context.Context) {
 	for names := range slices.Chunk(s.agreements.recent(), maxNames) {
 		if err := s.listLost(ctx, names); err != nil {
 			return // the next minute comes
@@ -170,7 +176,7 @@ func (s *Store) confirmNames(ctx context.Context) {
 	}
 }
 
-func (s *Store) listLost(ctx context.Context, names []string) error {
+func (s *registry) listLost(ctx context.Context, names []string) error {
 	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return err
@@ -202,7 +208,7 @@ func refused(all []*candidate) (joined error) {
 
 // Namespaces implements [store.Store]. Namespaces that this server would refuse to serve are listed, too: one of them
 // must not hide all others.
-func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
+func (s *registry) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
 	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return nil, err
@@ -233,7 +239,7 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 }
 
 // namesAfter returns up to limit names of a list after one; from the first one if it is "".
-func (s *Store) namesAfter(ctx context.Context, list, after string, limit int) ([]string, error) {
+func (s *registry) namesAfter(ctx context.Context, list, after string, limit int) ([]string, error) {
 	start := "-"
 	if after != "" {
 		start = "(" + after
@@ -301,7 +307,7 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 
 // unregister removes the meta and the name of a namespace, and reports whether either existed. The meta goes
 // first, since a namespace with a meta is always in the list. In a Cluster the parts of a pipeline are not in order.
-func (s *Store) unregister(ctx context.Context, name string) (existed bool, err error) {
+func (s *registry) unregister(ctx context.Context, name string) (existed bool, err error) {
 	s.agreements.forget(name)
 	metas, err := s.client.HDel(ctx, s.keys.meta(), name).Result()
 	if err != nil {
@@ -314,7 +320,7 @@ func (s *Store) unregister(ctx context.Context, name string) (existed bool, err 
 
 // listAgain adds the name of a namespace that has a meta, and reports whether it has one: another call registered it
 // between the two steps of unregister, and its users left since. A namespace with a meta has to be in the list.
-func (s *Store) listAgain(ctx context.Context, name string) (bool, error) {
+func (s *registry) listAgain(ctx context.Context, name string) (bool, error) {
 	found, err := s.client.HExists(ctx, s.keys.meta(), name).Result()
 	if err == nil && found {
 		err = s.client.ZAddNX(ctx, s.keys.registry(), redis.Z{Member: name}).Err()
@@ -360,7 +366,7 @@ func (s *Store) anySays(ctx context.Context, ns namespace) (bool, error) {
 }
 
 // members returns how many members and contacts a namespace has.
-func (s *Store) members(ctx context.Context, ns namespace) (int64, error) {
+func (s *registry) members(ctx context.Context, ns namespace) (int64, error) {
 	pipe := s.client.Pipeline()
 	var cmds []*redis.IntCmd
 	for _, key := range ns.all() {

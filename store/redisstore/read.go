@@ -165,7 +165,7 @@ func (s *Store) Newest(ctx context.Context, name string) (lastseen.Instant, erro
 const maxNewest = 1000
 
 // newest returns the newest time in each namespace, or an error for it.
-func (s *Store) newest(ctx context.Context, all []namespace) ([]lastseen.Instant, []error) {
+func (s *registry) newest(ctx context.Context, all []namespace) ([]lastseen.Instant, []error) {
 	newest, errs := make([]lastseen.Instant, len(all)), make([]error, len(all))
 	pipe := s.client.Reader(ctx).Pipeline()
 	replies := make([][]*redis.ZSliceCmd, len(all))

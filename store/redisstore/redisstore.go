@@ -64,9 +64,8 @@ type Options struct {
 	// removed while another server writes to it, there may be one more than the limit.
 	MaxNamespaces int
 
-	// These are those of [redisclient.Options]. Timeout bounds a batch of pings, leaves or lookups; default 250 ms. Other
-	// operations take at most twice as long. Replicas confirm pings, leaves, deletions, availabilities, contacts and
-	// steps of calls.
+	// See [redisclient.Options]. Timeout bounds a batch of pings, leaves or lookups; default 250 ms. Other operations
+	// take at most twice as long. Replicas confirm pings, leaves, deletions, availabilities, contacts and steps of calls.
 	Timeout      time.Duration
 	DialTimeout  time.Duration // default 200 ms
 	PoolSize     int
@@ -94,32 +93,24 @@ type Options struct {
 	Instrument func(redis.UniversalClient) error
 }
 
-// The methods of these types are promoted to [Store].
+// Store is a [store.Store] on Redis. Methods of its embedded types are some of its own.
+type Store struct {
+	*registry
+	*feeds
+	*contacts
+	*calls
+	*signals
+
+	replicas   *replica.Set                              // nil to read from the primary alone
+	gap        func(namespace string, gap time.Duration) // nil for none
+	monitoring sync.Mutex                                // while monitor runs
+	replaced   atomic.Int64                              // times that Redis replaced since that was last logged
+}
+
 type (
 	calls   = rediscalls.Calls
 	signals = redissignals.Signals
 )
-
-// Store is a [store.Store] on Redis.
-type Store struct {
-	client   *redisclient.Client
-	keys     keyspace
-	replicas *replica.Set // nil to read from the primary alone
-
-	maxNamespaces int
-	gap           func(namespace string, gap time.Duration) // nil for none
-
-	holder     string // identifies this process in leases
-	agreements agreements
-	*calls
-	sides      knownSides
-	feedRights atomic.Int32 // whether this server may use feeds
-	monitoring sync.Mutex   // while monitor runs
-	*signals
-	walks        contactWalks
-	manyContacts chan struct{} // holds an element for each large change of contacts in progress
-	replaced     atomic.Int64  // times that Redis replaced by its own since that was last logged
-}
 
 var _ store.Store = (*Store)(nil)
 
@@ -134,12 +125,16 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := &registry{
+		shards:        &shards{client: client, keys: o.keyspace(), holder: rand.Text()},
+		maxNamespaces: o.MaxNamespaces,
+	}
 	s := &Store{
-		client: client, keys: o.keyspace(), maxNamespaces: o.MaxNamespaces, gap: o.Gap, holder: rand.Text(),
-		manyContacts: make(chan struct{}, maxManyContacts),
+		registry: r, feeds: &feeds{registry: r},
+		contacts: &contacts{registry: r, many: make(chan struct{}, maxManyContacts)},
+		signals:  redissignals.New(client, o.Prefix, r.holder), gap: o.Gap,
 	}
 	s.calls = rediscalls.New(client, s.keys.calling(), s.openCalls)
-	s.signals = redissignals.New(client, o.Prefix, s.holder)
 	if strings.ContainsAny(o.Prefix, "{}") {
 		client.Log.Error("there are no changes feeds, devices, availability and contacts: redis-prefix contains braces",
 			"redis-prefix", o.Prefix)
@@ -249,7 +244,7 @@ func (s *Store) ClockStats() clock.Stats { return s.client.Clock.Stats() }
 func (s *Store) Close() error { return errors.Join(s.client.Close(), s.replicas.Close()) }
 
 // open begins an operation on one namespace, after checking that this server can serve it.
-func (s *Store) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
+func (s *registry) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
 	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
 	if err != nil {
 		return nil, nil, namespace{}, err
@@ -258,7 +253,7 @@ func (s *Store) open(ctx context.Context, name string) (context.Context, context
 }
 
 // openCandidate is open with what the check found.
-func (s *Store) openCandidate(
+func (s *registry) openCandidate(
 	ctx context.Context, timeout time.Duration, name string,
 ) (context.Context, context.CancelFunc, *candidate, error) {
 	ctx, cancel, err := s.client.Begin(ctx, timeout)
@@ -274,7 +269,7 @@ func (s *Store) openCandidate(
 }
 
 // warnOnce logs the first remark of its type about a namespace.
-func (s *Store) warnOnce(ns namespace, about, message string, args ...any) {
+func (s *shards) warnOnce(ns namespace, about, message string, args ...any) {
 	args = append([]any{"namespace", ns.name, "key", ns.key}, args...)
 	s.client.Log.LogOnce(slog.LevelWarn, ns.name, about, "found", message, args...)
 }

@@ -49,15 +49,20 @@ func TestSplit(t *testing.T) {
 	require.Equal(t, 1100, next)
 }
 
+// storeOn is a store with a client that does nothing by itself.
+func storeOn(client redis.UniversalClient, count int) *Store {
+	return &Store{registry: &registry{shards: &shards{
+		client: &redisclient.Client{UniversalClient: client, Timeout: time.Minute},
+		keys:   keyspace{prefix: "presence:", shards: count},
+	}}}
+}
+
 // onCluster is a store on a Cluster that knows of its slots what the function says, and of nothing else.
 func onCluster(t *testing.T, shards int, slots func(context.Context) ([]redis.ClusterSlot, error)) *Store {
 	t.Helper()
 	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots, ClusterStateReloadInterval: time.Hour})
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return &Store{
-		client: &redisclient.Client{UniversalClient: client, Timeout: time.Minute},
-		keys:   keyspace{prefix: "presence:", shards: shards},
-	}
+	return storeOn(client, shards)
 }
 
 // TestNodeOfShard: it is the primary's address, and found once per shard, not once per user: a bulk request has
@@ -124,7 +129,7 @@ func TestAgreedOutsideACluster(t *testing.T) {
 	ns := keyspace{prefix: "presence:", shards: 1, unit: Milliseconds}.namespace("used")
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer client.Close()
-	alone := &Store{client: &redisclient.Client{UniversalClient: client}}
+	alone := storeOn(client, 1)
 	alone.agreements.confirm(ns.name)
 	c := &candidate{namespace: ns}
 	alone.checkMetas(context.Background(), []*candidate{c})

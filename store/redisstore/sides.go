@@ -111,6 +111,16 @@ func (k *knownSides) learn(shard string, stored sides) {
 	k.set(shard, knownShard{stored: stored, round: known.round})
 }
 
+// shards runs scripts in the shards of namespaces.
+type shards struct {
+	client *redisclient.Client
+	keys   keyspace
+	holder string // identifies this process, in leases and feeds
+	sides  knownSides
+
+	agreements agreements // on their namespaces
+}
+
 // shardCall is one run of a script that uses the side keys of a shard.
 type shardCall struct {
 	namespace
@@ -130,7 +140,7 @@ const quickSideRuns = 5
 // each call in its reply. For half of the time, it repeats those for which the side keys were others than this process
 // knew, and those that Redis refuses while some of their keys have moved to another node. A call that used all of the
 // time would look like an outage to the others that wait for this node.
-func (s *Store) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
+func (s *shards) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
 	cmds := make([]*redis.Cmd, len(calls))
 	open, needs := make([]int, len(calls)), make([]string, len(calls))
 	for i := range calls {
@@ -163,13 +173,13 @@ func (s *Store) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
 }
 
 // runShardsAll is runShards with the first error.
-func (s *Store) runShardsAll(ctx context.Context, calls []shardCall) ([]*redis.Cmd, error) {
+func (s *shards) runShardsAll(ctx context.Context, calls []shardCall) ([]*redis.Cmd, error) {
 	cmds := s.runShards(ctx, calls)
 	return cmds, redisclient.Translate(redisclient.FirstError(cmds))
 }
 
 // sidesCall returns the call of a script as sides.lua takes it, and also names the side keys that it asked for.
-func (s *Store) sidesCall(c *shardCall, needs string) redisclient.Call {
+func (s *shards) sidesCall(c *shardCall, needs string) redisclient.Call {
 	if !c.hasCompanions() {
 		_, _, args := c.prepare("-")
 		return redisclient.Call{Key: c.shard, Script: c.script, Args: append(args, "", "", "")}
@@ -199,7 +209,7 @@ func without(letters, others string) string {
 }
 
 // forgetIfCreated has the next call on a shard look if this one may have created side keys.
-func (s *Store) forgetIfCreated(c *shardCall, run redisclient.Call) {
+func (s *shards) forgetIfCreated(c *shardCall, run redisclient.Call) {
 	letters, stored := run.Args[len(run.Args)-2].(string), run.Args[len(run.Args)-1].(string)
 	if without(letters, stored) != "" {
 		s.sides.set(c.shard, knownShard{})
@@ -208,7 +218,7 @@ func (s *Store) forgetIfCreated(c *shardCall, run redisclient.Call) {
 
 // repeats reports whether a call did nothing because the side keys are others than this process knew, or because the
 // script needs one that was not named.
-func (s *Store) repeats(c *shardCall, cmd *redis.Cmd, needs *string) bool {
+func (s *shards) repeats(c *shardCall, cmd *redis.Cmd, needs *string) bool {
 	if redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") {
 		s.sides.set(c.shard, knownShard{}) // perhaps a key that was named does not exist
 		return true
@@ -228,7 +238,7 @@ func (s *Store) repeats(c *shardCall, cmd *redis.Cmd, needs *string) bool {
 
 // sidesOf looks which side keys the shards of a namespace have, and returns them in the order of the shards; "" for
 // those that do not exist.
-func (s *Store) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
+func (s *shards) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
 	all := make([]sides, ns.shards)
 	if !ns.hasCompanions() {
 		return all, nil
@@ -251,7 +261,7 @@ func (s *Store) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
 
 // deleteShards deletes the shards of a namespace with all side keys, each in one script. Given the present, it leaves
 // those that are used.
-func (s *Store) deleteShards(ctx context.Context, ns namespace, present any) error {
+func (s *shards) deleteShards(ctx context.Context, ns namespace, present any) error {
 	calls := make([]shardCall, ns.shards)
 	for i, key := range ns.all() {
 		calls[i] = shardCall{
@@ -264,7 +274,7 @@ func (s *Store) deleteShards(ctx context.Context, ns namespace, present any) err
 }
 
 // deleteUnused deletes what is left of shards without users. What is hidden in them stays.
-func (s *Store) deleteUnused(ctx context.Context, ns namespace) error {
+func (s *shards) deleteUnused(ctx context.Context, ns namespace) error {
 	now, err := s.client.Clock.Read(ctx)
 	if err == nil {
 		err = s.deleteShards(ctx, ns, int64(now))

@@ -28,8 +28,8 @@ type Namespace interface {
 // Open begins an operation on a namespace, after checking that this server can serve it, and that it can have calls.
 type Open func(ctx context.Context, name string) (context.Context, context.CancelFunc, Namespace, error)
 
-// The words of the keys that are used besides scripts: it exists while calls are kept, has the calls that go on, and has
-// the users who have to be copied.
+// The words of keys that are used besides scripts. The first exists while calls are kept, the second has those that go
+// on, and the third has the users who have to be copied.
 const kept, due, outbox = "calls", "callsdue", "calloutbox"
 
 // keys returns the keys of the calls of a namespace, as scripts take them: see calls.lua.

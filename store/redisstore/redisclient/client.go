@@ -1,6 +1,6 @@
 // Package redisclient sends commands and scripts to one Redis, to the primary that Sentinels name, or to a Cluster. It
-// fails fast while a server does not respond, can have replicas confirm writes, knows Redis' time, and translates errors
-// into those of the contract of stores.
+// fails fast while a server does not respond, can have replicas confirm writes, knows Redis' time, and translates
+// errors into those of the contract of stores.
 package redisclient
 
 import (

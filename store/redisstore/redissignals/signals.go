@@ -32,7 +32,7 @@ const signalRights = "+publish +subscribe"
 
 // Signals sends signals, and counts them. Its methods implement those of [store.Store].
 type Signals struct {
-	// CheckEvery is the time between two signals of a listener to itself. It is set before the first Listen; default 10 s.
+	// CheckEvery is the time between two signals of a listener to itself, set before the first Listen; default 10 s.
 	CheckEvery time.Duration
 
 	client   *redisclient.Client
