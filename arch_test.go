@@ -45,7 +45,8 @@ func arrows() map[string][]string {
 		"store/calls":                   {"", "store"},
 		"store/storetest": {
 			"", "store", "store/storetest/availability", "store/storetest/calls", "store/storetest/changes",
-			"store/storetest/contacts", "store/storetest/devices", "store/storetest/kit", "store/storetest/presence", "store/storetest/servers",
+			"store/storetest/contacts", "store/storetest/devices", "store/storetest/kit", "store/storetest/presence",
+			"store/storetest/servers",
 		},
 		"store/storetest/kit":          {"", "store"},
 		"store/storetest/presence":     {"", "store", "internal/testenv", "store/storetest/kit"},

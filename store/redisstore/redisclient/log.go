@@ -17,8 +17,8 @@ type OnceLogger struct {
 // topic is one type of remark about one server or namespace.
 type topic struct{ subject, about string }
 
-// LogOnce logs a remark about a subject, such as a server, unless the last one of this type had the same value. With the
-// value "" it logs nothing, and the next remark is logged.
+// LogOnce logs a remark about a subject, such as a server, unless the last one of this type had the same value. With
+// the value "" it logs nothing, and the next remark is logged.
 func (l *OnceLogger) LogOnce(level slog.Level, subject, about, value, message string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock() // while it logs, so that the remark is in the log whenever a call returns

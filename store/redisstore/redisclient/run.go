@@ -104,7 +104,7 @@ func (c *Client) RunEach(ctx context.Context, script *redis.Script, calls []Call
 }
 
 // pipeline sends one command for each call in one round trip. Errors stay in the commands. In a Cluster, a call with a
-// script of its own is always in a pipeline: its caller has to learn at once of TRYAGAIN, after which go-redis repeats a
+// separate script is always in a pipeline: its caller has to learn at once of TRYAGAIN, after which go-redis repeats a
 // command that is not in one.
 func (c *Client) pipeline(ctx context.Context, calls []Call, send func(redis.Scripter, Call) *redis.Cmd) []*redis.Cmd {
 	if len(calls) == 1 && (calls[0].Script == nil || !c.InCluster()) {

@@ -37,8 +37,8 @@ func (r *Set) Stats() Stats {
 	return Stats{Replica: count(resultReplica), Behind: count(resultBehind), Failed: count(resultFailed)}
 }
 
-// From returns a store whose reads of a namespace a replica answers where that is possible, always the same one, and the
-// primary otherwise. It returns false if no replica is near enough.
+// From returns a store whose reads of a namespace one replica answers where that is possible, and the primary
+// otherwise. It returns false if no replica is near enough.
 func (r *Set) From(primary store.Store, namespace string) (store.ReplicaReads, bool) {
 	if r == nil {
 		return nil, false
