@@ -68,7 +68,8 @@ type DeviceRecord struct {
 	Since, At Instant
 	Gone      bool // it said goodbye at At, or the user has left on all devices since
 	// IdleSince is since when the person does not use the device; 0 while they do, and once it is gone. It begins with
-	// the first assertion that says so. One that says otherwise and arrives late does not change it.
+	// the first assertion that says so, or before it, if the user was idle. One that says otherwise and arrives late
+	// does not change it.
 	IdleSince Instant
 }
 
@@ -95,8 +96,14 @@ type Devices struct {
 }
 
 // Assert records what a device asserted about itself: a ping or, with Gone, a goodbye. It returns the resulting state
-// of a user in state s, and what is kept then. An assertion older than the window against that state makes no record.
+// of a user in state s, and what is kept then. An assertion older than the window against that state makes no record. A
+// device that begins idle does not show that the person was there: an idle user has been so all the time.
 func (d Devices) Assert(s State, window time.Duration, r DeviceRecord) (State, Devices) {
+	if r.IdleSince >= r.At {
+		if idle, _ := d.Of(s).Activity(r.At); idle != 0 {
+			r.IdleSince = idle
+		}
+	}
 	d = d.from(s)
 	d.Window = window
 	d.Records = d.merge(r)
@@ -200,13 +207,11 @@ func (d Devices) Live(at Instant) []DeviceRecord {
 // Activity returns since when the person uses none of the devices that are live at a time: 0 while they use one. It
 // returns false if no device is live.
 func (d Devices) Activity(at Instant) (idleSince Instant, live bool) {
-	for i, r := range d.Live(at) {
-		switch {
-		case r.IdleSince == 0:
+	for _, r := range d.Live(at) {
+		if r.IdleSince == 0 {
 			return 0, true
-		case i == 0 || r.IdleSince > idleSince:
-			idleSince = r.IdleSince
 		}
+		idleSince = max(idleSince, r.IdleSince)
 	}
 	return idleSince, idleSince != 0
 }

@@ -227,6 +227,33 @@ func TestIdle(t *testing.T) {
 	require.Equal(t, base+11, d.Records[0].IdleSince)
 }
 
+// TestIdleUserStaysIdle: a device that is first heard while nobody uses it does not show that the person was there. A
+// user who is idle has been so for as long as before, also once the other devices are gone.
+func TestIdleUserStaysIdle(t *testing.T) {
+	for name, test := range map[string]struct {
+		before []assertion
+		want   Instant
+	}{
+		"idle":         {[]assertion{{device: "a", at: base, idle: base - 5}, {device: "b", at: base, idle: base - 3}}, base - 3},
+		"used":         {[]assertion{{device: "a", at: base, idle: base - 5}, {device: "b", at: base}}, base + 2},
+		"unknown":      {nil, base + 2},
+		"back":         {[]assertion{{device: "a", at: base, idle: base - 5}, {device: "new", at: base, gone: true}}, base - 5},
+		"left":         {[]assertion{{device: "a", at: base, idle: base - 5}, {at: base + 1, gone: true}}, base + 2},
+		"too long ago": {[]assertion{{device: "a", at: base - 9, idle: base - 9}}, base + 2},
+		"heard later":  {[]assertion{{device: "a", at: base + 4, idle: base + 3}}, base + 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s State
+			var d Devices
+			for _, a := range append(test.before, assertion{device: "new", at: base + 2, idle: base + 2}) {
+				s, d = a.apply(s, d)
+			}
+			i := slices.IndexFunc(d.Records, func(r DeviceRecord) bool { return r.ID == "new" })
+			require.Equal(t, test.want, d.Records[i].IdleSince)
+		})
+	}
+}
+
 func TestLiveAndActivity(t *testing.T) {
 	var s State
 	var d Devices

@@ -111,8 +111,10 @@ func (v *verifier) authenticate(ctx context.Context, token string) (*Caller, err
 
 // verify returns the user that a token belongs to, and the time at which the token expires.
 func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time, error) {
-	found := &claims{}
-	_, err := v.parser.ParseWithClaims(token, found, func(t *jwt.Token) (any, error) { return v.keysFor(ctx, t) })
+	found, err := &claims{}, checkDepth(token)
+	if err == nil {
+		_, err = v.parser.ParseWithClaims(token, found, func(t *jwt.Token) (any, error) { return v.keysFor(ctx, t) })
+	}
 	if err == nil {
 		_, err = found.GetIssuedAt() // the parser does not check it
 	}

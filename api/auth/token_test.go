@@ -14,6 +14,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
 )
 
 func TestAuthenticateToken(t *testing.T) {
@@ -90,6 +92,10 @@ func TestMalformedTokens(t *testing.T) {
 	const header = `{"alg":"HS256","typ":"JWT"}`
 	token := raw(t, header, string(payload))
 	a.accepts(t, token)
+	nested := func(levels int) string {
+		return `{"alg":"HS256","x":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + "}"
+	}
+	a.accepts(t, raw(t, nested(lastseen.MaxDepth), string(payload)))
 	parts := strings.Split(token, ".")
 	twice := func(member string) string { return strings.Replace(string(payload), "{", "{"+member+",", 1) }
 	for name, bad := range map[string]string{
@@ -116,7 +122,8 @@ func TestMalformedTokens(t *testing.T) {
 		"critical, empty":   raw(t, `{"alg":"HS256","crit":[]}`, string(payload)),
 		"huge":              raw(t, header, twice(`"x":"`+strings.Repeat("x", 10_000)+`"`)),
 		"enormous":          strings.Repeat("a.", 1_000_000), "deep": raw(t, header, strings.Repeat("[", 4000)),
-		"a key": "ls_" + token,
+		"deep header": raw(t, nested(lastseen.MaxDepth+1), string(payload)),
+		"a key":       "ls_" + token,
 	} {
 		_, err := a.AuthenticateToken(t.Context(), bad)
 		require.ErrorIs(t, err, ErrUnauthenticated, name)

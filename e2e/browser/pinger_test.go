@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testbrowser"
 )
 
@@ -169,6 +170,60 @@ func TestScriptHidden(t *testing.T) {
 	s.cut()
 	b.Do(t, until("sent.some(({ hello }) => hello?.activity.idle && hello.activity.idle_ms >= 20_000)"))
 	require.Equal(t, 1, testbrowser.Evaluate[int](t, b, "sent.filter(({ activity }) => activity).length"))
+}
+
+// idleSince returns since when alice is idle; 0 if she is not.
+func (s *scripted) idleSince(t *testing.T) lastseen.Instant {
+	t.Helper()
+	_, details, err := s.Describe(t.Context(), "chat", []string{"alice"})
+	require.NoError(t, err)
+	return details["alice"].IdleSince
+}
+
+// TestScriptIdleTabs: a tab that is hidden from the start does not change since when its user is idle, neither when it
+// opens nor when the other one is closed.
+func TestScriptIdleTabs(t *testing.T) {
+	t.Parallel()
+	const hidden = `Object.defineProperty(document, "visibilityState", { value: "hidden" });`
+	for name, options := range map[string]string{"pings": overHTTP, "WebSocket": "window.options = { grace: 100 };"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScripted(t, scriptOptions{})
+			first := testbrowser.Open(t, s.pages)
+			s.keepOnline(t, first, hidden+options)
+			s.untilDevices(t, "alice", 1, 0)
+			since := s.idleSince(t)
+			require.NotZero(t, since)
+			second := first.NewTab(t)
+			s.keepOnline(t, second, hidden+options)
+			s.untilDevices(t, "alice", 2, 0)
+			require.Equal(t, since, s.idleSince(t))
+			first.Close(t)
+			s.untilDevices(t, "alice", 1, 1)
+			require.Equal(t, since, s.idleSince(t))
+		})
+	}
+}
+
+// TestScriptIdleChanges: a change from a WebSocket to pings, and back, does not change since when a user is idle.
+func TestScriptIdleChanges(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	b := testbrowser.Open(t, s.pages)
+	s.keepOnline(t, b, "Math.random = () => 0.01; window.options = { grace: 60_000 };")
+	s.untilIdle(t, false)
+	b.Do(t, show("hidden"))
+	s.untilIdle(t, true)
+	since := s.idleSince(t)
+	s.refuseSockets(http.StatusServiceUnavailable)
+	s.cut()
+	b.Do(t, until("pings().length == 1"))
+	s.untilDevices(t, "alice", 2, 0)
+	require.Equal(t, since, s.idleSince(t))
+	s.setAnswer(nil)
+	b.Do(t, until(`requests.some(({ path }) => path === "leave")`))
+	s.untilDevices(t, "alice", 2, 1)
+	require.Equal(t, since, s.idleSince(t))
 }
 
 // TestScriptPings: without WebSockets a page pings, first at a random moment, then when the server says.

@@ -134,8 +134,8 @@ func (c *Connection) begin(ctx context.Context) error {
 }
 
 // firstIdle returns since when the person does not use the device; 0 while they do. If the store has about the same
-// time for the device, it stays: a client that connects again has been idle all the time, and nobody sees a change. A
-// device that begins idle does not show that the person was there: an idle user has been so all the time, too.
+// time for the device or the user, it stays: a client that connects again has been idle all the time, and nobody sees a
+// change. A device that begins idle does not show that the person was there: an idle user has been so all the time.
 func (c *Connection) firstIdle(ctx context.Context, now moment) (idle lastseen.Instant, err error) {
 	a := c.o.Activity
 	if a == nil && c.made || a != nil && !a.Idle {
@@ -146,14 +146,14 @@ func (c *Connection) firstIdle(ctx context.Context, now moment) (idle lastseen.I
 	}
 	devices, err := c.r.o.Store.ReadDevices(ctx, c.o.Namespace, c.o.User)
 	late := idleTolerance + c.r.o.Settings(c.o.Namespace).PingInterval // a ping says later that the device is idle
-	for _, record := range devices.Live(now.store) {                   // the newest first
-		same := record.IdleSince >= idle.Add(-idleTolerance) && record.IdleSince <= idle.Add(late)
-		if DeviceOf(record.ID) == c.o.Device && (same || a == nil) {
+	same := func(since lastseen.Instant) bool { return since >= idle.Add(-idleTolerance) && since <= idle.Add(late) }
+	for _, record := range devices.Live(now.store) { // the newest first
+		if DeviceOf(record.ID) == c.o.Device && (a == nil || same(record.IdleSince)) {
 			return min(record.IdleSince, now.store), err
 		}
 	}
-	if shown, _ := devices.Activity(now.store); shown != 0 && idle >= now.store.Add(-idleTolerance) {
-		idle = min(idle, shown)
+	if shown, _ := devices.Activity(now.store); shown != 0 && (same(shown) || idle >= now.store.Add(-idleTolerance)) {
+		idle = min(shown, now.store)
 	}
 	return idle, err
 }

@@ -69,7 +69,8 @@ func TestActivityOfOpenings(t *testing.T) {
 		"idle for longer":    {"tab", idle(200 * time.Second), seconds(-100)},
 		"used meanwhile":     {"tab", idle(30 * time.Second), seconds(70)},
 		"used":               {"tab", &Activity{}, 0},
-		"another":            {"new", idle(98 * time.Second), seconds(2)},
+		"another":            {"new", idle(98 * time.Second), seconds(10)},
+		"another, earlier":   {"new", idle(200 * time.Second), seconds(-100)},
 		"another, unsaid":    {"new", nil, 0},
 		"made":               {"", idle(30 * time.Second), seconds(70)},
 		"idle for ever":      {"new", idle(365 * 24 * time.Hour), seconds(100).Add(-MaxIdle)},
@@ -109,6 +110,8 @@ func TestIdleUsersStayIdle(t *testing.T) {
 		"hidden, arrives late":         {"tab~aaaaaaaa", "new", 8 * time.Second},
 		"hidden, same device":          {"tab~aaaaaaaa", "tab", 0},
 		"hidden, device made":          {"tab~aaaaaaaa", "", 0},
+		"moved, device made":           {"tab~aaaaaaaa", "", 85 * time.Second}, // a message takes some time, or less
+		"moved, device made, earlier":  {"tab~aaaaaaaa", "", 95 * time.Second},
 		"after pings":                  {"tab", "tab", 0},
 		"after pings, idle since then": {"tab", "tab", 98 * time.Second},
 		"after pings, idle before":     {"tab", "tab", 115 * time.Second}, // the next ping said so

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,6 +281,34 @@ func TestManyContacts(t *testing.T) {
 	s := newStore(t, redisstore.Options{URL: url})
 	require.Equal(t, after, aliceContacts(t, s))
 	require.Positive(t, client.PTTL(context.Background(), "presence:contactmarks:{presence:chat}").Val())
+}
+
+// TestFewLargeChangesOfContacts: while two large changes are made, another one waits.
+func TestFewLargeChangesOfContacts(t *testing.T) {
+	_, _, s := startStore(t)
+	var reads atomic.Int64
+	reading, released := make(chan struct{}), make(chan struct{})
+	s.Around("zrange", func() {
+		if reads.Add(1) <= 2 {
+			reading <- struct{}{}
+			<-released
+		}
+	}, func() {})
+	change := func(ctx context.Context, owner string) error {
+		return s.SetContacts(ctx, "chat", owner, numbered("c", 501))
+	}
+	changed := make(chan error, 2)
+	for _, owner := range []string{"alice", "bob"} {
+		go func() { changed <- change(t.Context(), owner) }()
+		<-reading
+	}
+	waiting, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	require.ErrorIs(t, change(waiting, "carol"), context.DeadlineExceeded)
+	close(released)
+	require.NoError(t, <-changed)
+	require.NoError(t, <-changed)
+	require.NoError(t, change(t.Context(), "carol"))
 }
 
 // TestOvertakenContacts: if another server changes contacts before the first script of a large change, the large change

@@ -70,12 +70,15 @@ func (d *pendingDevices) result() []lastseen.State {
 	return states
 }
 
-// writeDevices sends a batch to its shards, in as few round trips as [maxMembers] allows, and fills in the states.
+// maxDeviceTrip bounds the items of one round trip: see maxDeviceTrim.
+const maxDeviceTrip = 2 * maxDeviceChunk
+
+// writeDevices sends a batch to its shards, in as few round trips as [maxDeviceTrip] allows, and fills in the states.
 func (s *Store) writeDevices(ctx context.Context, d *pendingDevices) {
 	chunks := d.split(len(d.items), maxDeviceChunk, func(i int) string { return d.items[i].User })
 	for len(chunks) > 0 && d.err == nil {
 		n, members := 0, 0
-		for n < len(chunks) && (n == 0 || members+len(chunks[n].index) <= maxMembers) {
+		for n < len(chunks) && (n == 0 || members+len(chunks[n].index) <= maxDeviceTrip) {
 			members += len(chunks[n].index)
 			n++
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -24,13 +25,13 @@ func (s *Store) Ping(ctx context.Context, name string, items []store.Sighting) (
 
 // PingBatches implements [store.Batcher].
 func (s *Store) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
-	s.record(ctx, batches, false)
+	s.record(ctx, s.client.Timeout, batches, false)
 }
 
 // Leave implements [store.Store].
 func (s *Store) Leave(ctx context.Context, name string, items []store.Sighting) ([]lastseen.State, error) {
 	b := &store.Batch[store.Sighting]{Namespace: name, Items: items}
-	s.record(ctx, []*store.Batch[store.Sighting]{b}, true)
+	s.record(ctx, 2*s.client.Timeout, []*store.Batch[store.Sighting]{b}, true)
 	return b.States, b.Err
 }
 
@@ -45,8 +46,8 @@ type pendingBatch struct {
 }
 
 // record writes batches of pings or, with left, of leaves. Empty batches have no effect.
-func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sighting], left bool) {
-	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
+func (s *Store) record(ctx context.Context, limit time.Duration, batches []*store.Batch[store.Sighting], left bool) {
+	ctx, cancel, err := s.client.Begin(ctx, limit)
 	if err != nil {
 		fail(batches, err)
 		return
@@ -115,15 +116,15 @@ type writeCmd struct {
 	sampled bool // the time since the first user's previous ping is wanted
 }
 
-// write sends batches to their shards, in as few round trips as [maxMembers] allows, and fills in the resulting states.
+// write sends batches to their shards, in as few round trips as chunkSize allows, and fills in the resulting states.
 // Once a batch has an error, the rest of it is not sent.
 func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
 	var cmds []writeCmd
 	members := 0
 	for _, b := range all {
-		size := s.chunkSize(b.namespace, left)
+		size, trip := s.chunkSize(b.namespace, left)
 		for _, c := range b.split(len(b.unique), size, func(i int) string { return b.unique[i].User }) {
-			if members += len(c.index); members > maxMembers {
+			if members += len(c.index); members > trip {
 				s.send(ctx, cmds, left)
 				cmds, members = nil, len(c.index)
 			}
@@ -135,18 +136,18 @@ func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
 	s.send(ctx, cmds, left)
 }
 
-// chunkSize returns how many members one script records at most, as far as the side keys of the shards are known.
-func (s *Store) chunkSize(ns namespace, left bool) int {
-	size := maxChunk
+// chunkSize returns how many members a script and a round trip record at most, by what is known of the side keys.
+func (s *Store) chunkSize(ns namespace, left bool) (size, trip int) {
+	size = maxChunk
 	for k := range ns.shards {
 		switch known := s.sides.of(ns.shard(k)).stored; {
 		case left && known.has("r"):
-			return maxDeviceChunk
+			return maxDeviceChunk, maxDeviceTrip
 		case known.has("f"):
 			size = maxFeedChunk
 		}
 	}
-	return size
+	return size, maxMembers
 }
 
 func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {

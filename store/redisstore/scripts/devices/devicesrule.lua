@@ -113,6 +113,21 @@ local function record(items)
     return string.match(line, '^\n?(%a*) (.*)\t([01]) (%d+) $')
   end
 
+  -- Returns since when the user uses none of the live devices heard from a time on; 0 if they use one, or there is none.
+  local function idle_since(user, from)
+    local latest = 0
+    for _, record in ipairs(user.records) do
+      if not record.gone and record.at > user.left and record.at >= from then
+        local idle = tonumber(string.match(record.line, '\t0 (%d+) '))
+        if idle == 0 then
+          return 0
+        end
+        latest = math.max(latest, idle)
+      end
+    end
+    return latest
+  end
+
   local function assert_item(i)
     local text = replaced and tonumber(ARGV[i]) > bound and digits(now) or ARGV[i]
     local at, user = tonumber(text), users[ARGV[i + 1]] or load(ARGV[i + 1])
@@ -127,8 +142,10 @@ local function record(items)
       settle(user)
       return
     end
-    user.window = window
     local kind, id, gone, idle = read_said(ARGV[i + 2])
+    local since = tonumber(idle) >= at and idle_since(user, user.at - user.window) or 0
+    idle = since > 0 and digits(since) or idle -- a device that begins idle does not show that the person was there
+    user.window = window
     merge(user.records, at, text, gone == '1', kind, id, idle)
     settle(user)
     if metas[i] then
@@ -147,23 +164,8 @@ local function record(items)
     add[#add + 1] = user.name
   end
 
-  -- Returns since when the user uses none of the devices that are live; 0 if they use one, or none is live.
-  local function idle_since(user)
-    local latest = 0
-    for _, record in ipairs(user.records) do
-      if not record.gone then
-        local idle = tonumber(string.match(record.line, '\t0 (%d+) '))
-        if idle == 0 then
-          return 0
-        end
-        latest = math.max(latest, idle)
-      end
-    end
-    return latest
-  end
-
   local function save_idle(user)
-    local text, idle = details[places[user.name]] or '', idle_since(user)
+    local text, idle = details[places[user.name]] or '', idle_since(user, 0)
     user.details = text
     if idle > 0 or text ~= '' and parse_details(text) then
       user.details = with_idle(text, idle)
@@ -221,7 +223,7 @@ local function record(items)
       save_records(user)
       if details_key then
         save_idle(user)
-      elseif idle_since(user) > 0 then
+      elseif idle_since(user, 0) > 0 then
         needs_details = true
       end
       if feed then
