@@ -37,7 +37,9 @@ func arrows() map[string][]string {
 		"store/redisstore/rediscalls":   {"", "store", "store/redisstore/redisclient", "store/redisstore/scripts"},
 		"store/redisstore/redissignals": {"", "store", "store/signals", "store/redisstore/redisclient"},
 		"store/redisstore/replica":      {"", "store", "store/redisstore/redisclient"},
-		"store/filestore":               {"", "store", "store/clock", "store/signals"},
+		"store/filestore":               {"", "store", "store/memstore", "store/memstore/packed"},
+		"store/memstore":                {"", "store", "store/clock", "store/signals", "store/memstore/packed"},
+		"store/memstore/packed":         {""},
 		"store/coalesce":                {"", "store"},
 		"store/feed":                    {"", "store"},
 		"store/jobs":                    {"", "store", "store/feed"},
@@ -92,11 +94,7 @@ func arrows() map[string][]string {
 		"cmd/lastseen/internal/tracing": {},
 		"store/observe":                 {"", "store"},
 		// Tests of the whole product use it as others do: its program, over HTTP.
-		"e2e/browser": {},
-		"e2e/faults":  {},
-		"e2e/flows":   {},
-		"e2e/guides":  {},
-		"e2e/privacy": {},
+		"e2e/browser": {}, "e2e/faults": {}, "e2e/flows": {}, "e2e/guides": {}, "e2e/privacy": {},
 	}
 }
 
@@ -213,6 +211,8 @@ func TestImportsFollowTheArrows(t *testing.T) {
 		for _, imported := range s.imports() {
 			target, ours := strings.CutPrefix(imported, module)
 			target = strings.TrimPrefix(target, "/")
+			inMemory := strings.HasPrefix(s.dir, "store/memstore") && !s.isTest()
+			require.False(t, inMemory && (imported == "os" || imported == "io"), "%s/%s: %s", s.dir, s.name, imported)
 			switch {
 			case ours && !strings.HasSuffix(s.name, "_test.go"):
 				require.Contains(t, allowed, target, "%s/%s", s.dir, s.name)

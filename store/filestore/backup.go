@@ -2,14 +2,15 @@ package filestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/lastseen/lastseen/store/memstore"
 )
 
-// backupBuffer is how many bytes of a backup are in memory at once.
-const backupBuffer = 256 << 10
+// backupChunk is after how many bytes of a backup the context is looked at.
+const backupChunk = 256 << 10
 
 // Backup writes a data file with everything that was written before the call, and perhaps some of what is written
 // during it. Reads, writes and compaction continue meanwhile, however slowly w takes the data. The disk space of a file
@@ -18,7 +19,7 @@ const backupBuffer = 256 << 10
 // It fails with [store.ErrUnavailable] or [store.ErrFull] while flushes fail. After any error, what was written to w is
 // not complete, and [Verify] refuses it.
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
-	if err := s.writer.do(ctx, write{durable: true, op: opFunc(func(*transaction) {})}); err != nil {
+	if err := s.writer.Do(ctx, memstore.Write{Durable: true}); err != nil {
 		return err
 	}
 	file, h, err := s.writer.log.reopen()
@@ -29,22 +30,13 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	if _, err := w.Write(h.bytes()); err != nil {
 		return err
 	}
-	buf := make([]byte, backupBuffer)
-	for records := io.NewSectionReader(file, headerSize, h.sealed-headerSize); ; {
-		n, err := records.Read(buf)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
+	records := io.NewSectionReader(file, headerSize, h.sealed-headerSize)
+	for left := records.Size(); left > 0 && err == nil; left -= backupChunk {
+		if _, err = io.CopyN(w, records, min(left, backupChunk)); err == nil {
 			err = ctx.Err()
 		}
-		if err == nil {
-			_, err = w.Write(buf[:n])
-		}
-		if err != nil {
-			return err
-		}
 	}
+	return err
 }
 
 // reopen opens the file in use again, and returns a header for a copy of it. What is before the header's offset sealed
@@ -76,40 +68,11 @@ func Verify(path string) error {
 		return err
 	}
 	defer f.Close()
-	version, err := readVersion(f)
-	if err != nil {
-		return err
+	l, err := supported().load(f, memstore.Discard())
+	if size := l.end + l.torn; err == nil && size != l.header.sealed {
+		err = fmt.Errorf("%w: %d of %d bytes are there", ErrDamaged, size, l.header.sealed)
 	}
-	if k := supported(); version < k.base || version > k.current {
-		return fmt.Errorf("its format has version %d, and this lastseen verifies versions %d to %d",
-			version, k.base, k.current)
-	}
-	h, err := readHeader(f)
-	if err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err == nil && info.Size() != h.sealed {
-		err = fmt.Errorf("%w: %d of %d bytes are there", ErrDamaged, info.Size(), h.sealed)
-	}
-	if err != nil {
-		return err
-	}
-	for r := newRecordReader(f, h, headerSize, h.sealed); ; {
-		payload, err := r.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if errors.Is(err, errBadRecord) {
-			err = fmt.Errorf("%w: the record at offset %d is not valid", ErrDamaged, r.at)
-		}
-		if err == nil {
-			err = contents{}.replay(payload) // each record can be replayed by itself
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return err
 }
 
 // InUse reports whether a store has the file open. A file that cannot be opened is not in use.

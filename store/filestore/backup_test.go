@@ -154,7 +154,7 @@ func TestBackupFails(t *testing.T) {
 	s = open(t, Options{Path: newPath(t), Sync: time.Hour})
 	var failing atomic.Bool
 	commit := s.writer.commit
-	s.writer.commit = func(run [][]byte) error { // before anything is flushed
+	s.writer.commit = func(run changes) error { // before anything is flushed
 		if failing.Load() {
 			return broken
 		}

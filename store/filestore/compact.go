@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/lastseen/lastseen/store/memstore"
 )
 
 // retryCompaction is how long to wait after a failed compaction.
@@ -17,7 +19,7 @@ const retryCompaction = time.Minute
 // more than compactAfter, unless the file is full and cannot grow. live is about the size of the data in a new file.
 func (l *fileLog) compactionDue(live int64, full bool) bool {
 	if l.busy.Load() || l.failed.Load() && l.now().Sub(l.tried) < retryCompaction {
-		return false // a second freeze of the index must not come before the first one was read
+		return false // a second snapshot must not be taken before the first one was read
 	}
 	after := l.compactAfter
 	if full {
@@ -26,13 +28,13 @@ func (l *fileLog) compactionDue(live int64, full bool) bool {
 	return l.end-live >= max(after, live)
 }
 
-// startCompaction rewrites the file in the background. The given namespaces contain everything that is in the file.
-func (l *fileLog) startCompaction(namespaces []frozen) {
+// startCompaction rewrites the file in the background. The snapshot has everything that is in the file.
+func (l *fileLog) startCompaction(snapshot memstore.Snapshot) {
 	l.busy.Store(true)
 	l.tried = l.now()
 	from := l.end
 	l.compacting.Go(func() {
-		err := l.compact(namespaces, from)
+		err := l.compact(snapshot, from)
 		l.failed.Store(err != nil)
 		if err == nil {
 			l.compacted.Add(1)
@@ -51,10 +53,10 @@ var errStopped = errors.New("stopped")
 // copyLocked is the most bytes of the log that are copied while appending waits.
 const copyLocked = 1 << 20
 
-// compact writes a new file next to the one in use: a snapshot of the given namespaces, and what was appended to the
-// log from an offset on. Appending continues until almost all is copied. Then the new file takes the name of the old
+// compact writes a new file next to the one in use: a snapshot, and what was appended to the log from an offset
+// on. Appending continues until almost all is copied. Then the new file takes the name of the old
 // one. A crash leaves one of them, complete.
-func (l *fileLog) compact(namespaces []frozen, from int64) (err error) {
+func (l *fileLog) compact(snapshot memstore.Snapshot, from int64) (err error) {
 	next, err := newFile(l.path, l.version)
 	if err != nil {
 		return err
@@ -65,7 +67,7 @@ func (l *fileLog) compact(namespaces []frozen, from int64) (err error) {
 		}
 	}()
 	next.stop = l.stop
-	if err := next.writeSnapshot(namespaces); err != nil {
+	if err := next.writeSnapshot(snapshot); err != nil {
 		return err
 	}
 	for {
@@ -98,7 +100,7 @@ func (l *fileLog) replace(next *fileWriter, from int64) error {
 	if err := next.copyLog(l.file, l.header, from, l.end); err != nil {
 		return err
 	}
-	next.header.version = max(next.header.version, l.needed())
+	next.header.version = max(next.header.version, l.header.version)
 	if err := next.seal((*os.File).Sync); err != nil { // this writes the header
 		return err
 	}
@@ -173,10 +175,11 @@ func (w *fileWriter) write(payload []byte) error {
 	return w.file.Sync()
 }
 
-// writeSnapshot writes all namespaces, including empty ones, and their users.
-func (w *fileWriter) writeSnapshot(namespaces []frozen) (err error) {
+// writeSnapshot writes everything in a snapshot.
+func (w *fileWriter) writeSnapshot(snapshot memstore.Snapshot) (err error) {
 	run := changes{}
 	writeFrom := func(size int) error {
+		w.header.version = max(w.header.version, run.version)
 		if len(run.buf) < size {
 			return nil
 		}
@@ -184,62 +187,14 @@ func (w *fileWriter) writeSnapshot(namespaces []frozen) (err error) {
 		run = changes{buf: run.buf[:0]}
 		return err
 	}
-	for _, n := range namespaces {
-		run.in(n.name)
-		n.scan(&run, func() bool {
-			err = writeFrom(chunkSize)
-			return err == nil
-		})
-		if err == nil {
-			err = writeFrom(chunkSize) // many empty namespaces fill a record, too
-		}
-		if err != nil {
-			return err
-		}
+	snapshot.Write(&run, func() bool {
+		err = writeFrom(chunkSize)
+		return err == nil
+	})
+	if err != nil {
+		return err
 	}
 	return writeFrom(0)
-}
-
-// scan adds a namespace to a snapshot, and calls written after each change, until it returns false.
-func (f *frozen) scan(run *changes, written func() bool) {
-	more := true
-	if f.order != nil {
-		f.order.Scan(func(e entry) bool {
-			f.write(run, e)
-			more = written()
-			return more
-		})
-	}
-	if more && f.people.said != nil {
-		more = f.people.scan(run, f.name, written)
-	}
-	if more {
-		more = f.contacts.scan(run, f.name, written)
-	}
-	if more && f.order == nil {
-		run.unlist(f.name)
-	}
-}
-
-// write adds a user to a snapshot.
-func (f *frozen) write(run *changes, e entry) {
-	user, state := string(f.names.at(e.name)), e.score.state()
-	if f.devices == nil {
-		run.set(f.name, user, state)
-		return
-	}
-	d, metas := f.devices.read(e.name)
-	if isZero(d) {
-		run.set(f.name, user, state)
-		return
-	}
-	meta := map[string]string{}
-	for i, text := range metas {
-		if text != "" {
-			meta[d.Records[i].ID] = text
-		}
-	}
-	run.setDevices(f.name, user, state, d, meta)
 }
 
 func (w *fileWriter) copyLog(f io.ReaderAt, h header, from, to int64) error {

@@ -34,14 +34,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/clock"
-	"github.com/lastseen/lastseen/store/signals"
+	"github.com/lastseen/lastseen/store/memstore"
 )
 
 // DefaultSync is the usual time between flushes: that of Redis' appendfsync everysec.
@@ -59,37 +56,27 @@ type Options struct {
 	// A file in which they take less room than the live data is never rewritten.
 	CompactAfter int64
 
-	// MaxNamespaces is the number of namespaces at which writes stop creating others; 0 for no limit.
-	MaxNamespaces int
-
 	// ObserveFlush is called with the time that each flush took, whether it succeeded or not; default nil. It must
 	// return quickly.
 	ObserveFlush func(time.Duration)
 
-	// Gap is called for one in 16 calls of Ping, if its first user was present before, with the time since that user's
-	// previous ping; default nil. It must return quickly.
-	Gap func(namespace string, gap time.Duration)
-
-	Now       func() time.Time     // the machine's clock; default time.Now
-	Monotonic func() time.Duration // time since some moment, unaffected by that clock; default since Open
-	Logger    *slog.Logger         // default slog.Default()
+	// As in [memstore.Options].
+	MaxNamespaces int
+	Gap           func(namespace string, gap time.Duration)
+	Now           func() time.Time
+	Monotonic     func() time.Duration
+	Logger        *slog.Logger
 }
 
 // Store is a [store.Store] in one file.
 type Store struct {
+	*memory
 	path   string // as the caller knows it
-	now    func() time.Time
-	clock  *clock.Clock // never without a reading
+	tables *memstore.Tables
 	writer *writer
-	gap    func(namespace string, gap time.Duration) // nil for none
-
-	closings *closings
-	calls    calls
-	signals  signals.Hub
-
-	mu    sync.RWMutex
-	index index // guarded by mu
 }
+
+type memory = memstore.Store
 
 var _ store.Store = (*Store)(nil)
 
@@ -110,26 +97,20 @@ func openWith(k formats, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Monotonic == nil {
-		opened := time.Now()
-		o.Monotonic = func() time.Duration { return time.Since(opened) }
-	}
-	s := &Store{path: path, now: o.Now, gap: o.Gap, closings: newClosings(o.Monotonic)}
-	s.calls.clock, s.calls.monotonic = s.readClock, o.Monotonic
-	s.index.feeds = feeds{clock: s.readClock, monotonic: o.Monotonic}
-	s.clock = clock.New(clock.Options{Name: "machine", Monotonic: o.Monotonic, Logger: o.Logger})
-	s.readClock()
-	log, err := s.load(k, o)
+	tables := memstore.NewTables(memstore.Options{
+		MaxNamespaces: o.MaxNamespaces, Gap: o.Gap, Now: o.Now, Monotonic: o.Monotonic, Logger: o.Logger,
+	})
+	log, err := k.open(path, tables, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	s.writer = startWriter(s, log, o)
-	return s, nil
+	w := startWriter(tables, log, o)
+	return &Store{memory: tables.Store(w), path: path, tables: tables, writer: w}, nil
 }
 
-// load opens the data file and reads it into the index. A file of an older format is rewritten in the current one.
-func (s *Store) load(k formats, o Options) (*fileLog, error) {
-	path, err := resolve(s.path)
+// open opens the data file and reads it into tables. A file of an older format is rewritten in the current one.
+func (k formats) open(path string, tables *memstore.Tables, o Options) (*fileLog, error) {
+	path, err := resolve(path)
 	if err != nil {
 		return nil, err
 	}
@@ -137,16 +118,17 @@ func (s *Store) load(k formats, o Options) (*fileLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := k.load(file)
+	var l loaded
+	err = tables.Load(func(log memstore.Log) (err error) {
+		l, err = k.load(file, log)
+		return err
+	})
 	log := &fileLog{
 		path: path, version: k.base, compactAfter: o.CompactAfter, now: o.Now, logger: o.Logger,
 		fsync: (*os.File).Sync, recordFile: recordFile{file, l.header, l.end}, stop: make(chan struct{}),
 	}
 	if err == nil {
-		for name, users := range l.data {
-			s.index.load(name, users)
-		}
-		err = log.prepare(l, &s.index)
+		err = log.prepare(l, tables)
 	}
 	if err != nil {
 		file.Close()
@@ -160,45 +142,22 @@ func (s *Store) load(k formats, o Options) (*fileLog, error) {
 func (s *Store) Path() string { return s.path }
 
 // Close flushes accepted writes and closes the file. An error means that some of them may not be in the file.
-func (s *Store) Close() error {
-	defer s.endFeeds()
-	return s.writer.close()
-}
+func (s *Store) Close() error { return errors.Join(s.memory.Close(), s.writer.close()) }
 
 // Ready returns nil unless the store is closed, the last flush failed, or the one in progress hangs.
 func (s *Store) Ready(ctx context.Context) error {
-	var failed error
-	err := s.read(ctx, func(*index) { failed = cmp.Or(s.writer.failed, s.writer.stalled()) })
-	return cmp.Or(err, failed)
+	err := s.memory.Ready(ctx)
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	return cmp.Or(err, s.writer.failed, s.writer.stalled())
 }
 
 // Load implements [store.Store]. It rises to 0.5 with the time for which the flush in progress holds writes back. Reads
 // do not wait for the disk.
 func (s *Store) Load() float64 {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
 	return s.writer.load()
-}
-
-// Now implements [store.Store] with the machine's clock, which is read on demand, at most every few seconds.
-func (s *Store) Now(context.Context) (now lastseen.Instant, err error) {
-	err = s.read(context.Background(), func(*index) { now = s.readClock() })
-	return now, err
-}
-
-func (s *Store) readClock() lastseen.Instant {
-	_ = s.clock.Refresh(func() (time.Time, error) { return s.now(), nil }) // s.now cannot fail
-	at, _ := s.clock.Now()
-	return at
-}
-
-// ClockStats returns statistics of the machine's clock since Open.
-func (s *Store) ClockStats() clock.Stats { return s.clock.Stats() }
-
-// Lease implements [store.Store]. It is always granted: the data file is locked against other processes.
-func (s *Store) Lease(ctx context.Context, _ string, _ time.Duration) (bool, error) {
-	err := s.read(ctx, func(*index) {})
-	return err == nil, err
 }
 
 // flushError returns the error of a flush as callers see it.
@@ -208,4 +167,27 @@ func flushError(err error) error {
 		meaning = store.ErrFull
 	}
 	return fmt.Errorf("%w: %w", meaning, err)
+}
+
+// Stats describes the data file and what is not in it yet.
+type Stats struct {
+	Users       int64     // in the store
+	Dirty       int64     // users whose change is not on disk yet, at most: one who changed twice counts twice
+	LastFlush   time.Time // when the last flush succeeded; at first when the store was opened
+	Failures    int64     // flushes that failed since the store was opened
+	Size        int64     // bytes of the data file
+	Live        int64     // about how many bytes a compacted file would have
+	Compactions int64     // that finished since the store was opened
+}
+
+// Stats returns the current statistics. It does not wait for the disk.
+func (s *Store) Stats() Stats {
+	users, live := s.tables.Size()
+	w := s.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Stats{
+		Users: users, Dirty: int64(w.pending.users + w.flushing), LastFlush: w.flushed, Failures: w.failures,
+		Size: w.log.size.Load(), Live: live, Compactions: w.log.compacted.Load(),
+	}
 }

@@ -9,21 +9,8 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/memstore"
 )
-
-// op changes the data.
-type op interface{ do(t *transaction) }
-
-type opFunc func(*transaction)
-
-func (f opFunc) do(t *transaction) { f(t) }
-
-// write is one change to the data.
-type write struct {
-	op
-	durable bool // return only after the flush, whatever Sync is
-	alone   bool // op reads the index itself: nothing else may be staged
-}
 
 // flush is a batch of changes on its way to the file, which callers can wait for.
 type flush struct {
@@ -48,19 +35,19 @@ func (f *flush) wait(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// writer writes changes to the file. Only its goroutine writes to the log.
+// writer writes changes to the file. It is the [memstore.Journal] of the store. Only its goroutine writes to the log.
 //
-// With sync > 0, callers change the index themselves and leave the changes in pending, which the goroutine flushes.
-// With sync = 0, callers queue requests for the goroutine, which changes the index after the flush: see sync.go.
+// With sync > 0, callers change the tables themselves and leave the changes in pending, which the goroutine flushes.
+// With sync = 0, callers queue requests for the goroutine, which changes the tables after the flush: see sync.go.
 type writer struct {
-	s      *Store
+	tables *memstore.Tables
 	sync   time.Duration
 	logger *slog.Logger
 	log    *fileLog
+	now    func() time.Time
 
-	maxNamespaces int
-	observe       func(time.Duration)      // is called after each flush; may be nil
-	commit        func(run [][]byte) error // log.append; tests make it fail
+	observe func(time.Duration)     // is called after each flush; may be nil
+	commit  func(run changes) error // log.append; tests make it fail
 
 	requests chan *request // sync = 0
 	dirty    chan struct{} // sync > 0: there is something to flush; holds one signal
@@ -70,22 +57,22 @@ type writer struct {
 	closing  sync.Once
 	closeErr error
 
-	// Guarded by s.mu.
-	closed   bool
+	mu sync.Mutex // taken before the lock of the tables
+
+	// Guarded by mu.
 	pending  changes
-	direct   transaction // of the write in progress, if sync > 0; kept here to save an allocation
-	next     *flush      // will write pending
-	current  *flush      // in progress; nil if none is
-	begun    time.Time   // when the flush in progress began, by a clock that cannot be set; zero if none is
-	flushing int         // users in the flush in progress
-	failed   error       // of the last flush; nil if it succeeded
-	flushed  time.Time   // when the last flush succeeded; at first when the store was opened
-	failures int64       // flushes that failed
+	next     *flush    // will write pending
+	current  *flush    // in progress; nil if none is
+	begun    time.Time // when the flush in progress began, by a clock that cannot be set; zero if none is
+	flushing int       // users in the flush in progress
+	failed   error     // of the last flush; nil if it succeeded
+	flushed  time.Time // when the last flush succeeded; at first when the store was opened
+	failures int64     // flushes that failed
 }
 
-func startWriter(s *Store, log *fileLog, o Options) *writer {
+func startWriter(tables *memstore.Tables, log *fileLog, o Options) *writer {
 	w := &writer{
-		s: s, sync: o.Sync, logger: o.Logger, log: log, commit: log.append, maxNamespaces: o.MaxNamespaces,
+		tables: tables, sync: o.Sync, logger: o.Logger, log: log, commit: log.append, now: o.Now,
 		observe: o.ObserveFlush, flushed: o.Now(),
 		requests: make(chan *request, maxRequests),
 		dirty:    make(chan struct{}, 1),
@@ -105,14 +92,6 @@ func startWriter(s *Store, log *fileLog, o Options) *writer {
 	return w
 }
 
-// failure returns why writes are refused now; s.mu is held.
-func (w *writer) failure() error {
-	if w.closed {
-		return store.ErrClosed
-	}
-	return w.failed
-}
-
 // stallAfter is how much longer than sync a flush may take.
 const stallAfter = 5 * time.Second
 
@@ -122,7 +101,7 @@ func (w *writer) patience() time.Duration { return w.sync + stallAfter }
 // errStalled is the error of writes that waited too long for a flush. They may still be made.
 var errStalled = fmt.Errorf("%w: the disk does not respond", store.ErrUnavailable)
 
-// stalled returns an error when the flush in progress takes too long, as on a disk that hangs; s.mu is held.
+// stalled returns an error when the flush in progress takes too long, as on a disk that hangs; mu is held.
 func (w *writer) stalled() error {
 	if w.begun.IsZero() {
 		return nil
@@ -135,7 +114,7 @@ func (w *writer) stalled() error {
 
 // load returns for how long the flush in progress has held writes back, as a part of twice stallAfter; 0 if the disk
 // fails or hangs. It is at most 0.5, because callers refuse requests at more: that would not help a disk, for which
-// reads do not wait and imports do. s.mu is held.
+// reads do not wait and imports do. mu is held.
 func (w *writer) load() float64 {
 	if w.begun.IsZero() || w.failed != nil || w.stalled() != nil {
 		return 0
@@ -143,8 +122,11 @@ func (w *writer) load() float64 {
 	return min(1, max(0, float64(time.Since(w.begun)-w.sync)/float64(2*stallAfter)))
 }
 
-// do makes one write and returns when it is as durable as promised.
-func (w *writer) do(ctx context.Context, c write) error {
+// Outlasts implements [memstore.Journal].
+func (w *writer) Outlasts() bool { return w.sync == 0 }
+
+// Do implements [memstore.Journal].
+func (w *writer) Do(ctx context.Context, c memstore.Write) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -158,35 +140,35 @@ func (w *writer) do(ctx context.Context, c write) error {
 	return f.wait(ctx, w.patience())
 }
 
-// apply changes the index, unless writes are refused, and returns the flush that the caller has to wait for, if any.
-func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
-	mu := &w.s.mu
-	mu.Lock()
-	defer mu.Unlock()
-	for w.failure() == nil && w.current != nil && w.behind() {
+// apply changes the tables, unless writes are refused, and returns the flush that the caller has to wait for, if any.
+func (w *writer) apply(ctx context.Context, c memstore.Write) (*flush, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.failed == nil && w.current != nil && w.behind() {
 		if err := w.stalled(); err != nil {
 			return nil, err
 		}
 		slow := w.current
-		mu.Unlock()
+		w.mu.Unlock()
 		err := slow.wait(ctx, w.patience())
-		mu.Lock()
+		w.mu.Lock()
 		if err != nil {
 			return nil, err
 		}
 	}
-	if err := w.failure(); err != nil {
+	if w.failed != nil {
+		return nil, w.failed
+	}
+	if err := w.tables.Run(c, &w.pending); err != nil {
 		return nil, err
 	}
-	w.direct = transaction{index: &w.s.index, log: &w.pending, maxNamespaces: w.maxNamespaces}
-	c.do(&w.direct)
 	if !w.pending.empty() {
 		signal(w.dirty)
 	}
 	if len(w.pending.parts) > 0 {
 		signal(w.flushNow) // pending takes too much memory to wait
 	}
-	if !c.durable {
+	if !c.Durable {
 		return nil, nil
 	}
 	return w.lastFlush(), nil
@@ -196,14 +178,14 @@ func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
 const maxPending = 4
 
 // behind reports whether writes have to wait for the flush in progress, because it takes too long or too much is
-// pending; s.mu is held.
+// pending; mu is held.
 func (w *writer) behind() bool {
 	return time.Since(w.begun) > w.sync || len(w.pending.parts) >= maxPending
 }
 
 // lastFlush returns the flush after which all writes so far are in the file, and makes it begin soon; nil if they are
 // there already. A durable write waits for it even if it changed nothing, because the change that made it unnecessary
-// may not be in the file yet. s.mu is held.
+// may not be in the file yet. mu is held.
 func (w *writer) lastFlush() *flush {
 	if w.pending.empty() {
 		return w.current
@@ -247,24 +229,24 @@ func (w *writer) runDelayed() {
 
 // flushPending writes the pending changes. If that fails they stay pending.
 func (w *writer) flushPending() error {
-	mu := &w.s.mu
-	mu.Lock()
+	w.mu.Lock()
 	if w.pending.empty() {
-		mu.Unlock()
+		w.mu.Unlock()
 		return nil
 	}
-	run, f := w.pending.all(), w.next
-	w.current, w.begun, w.flushing = f, time.Now(), w.pending.users
+	run, f := w.pending, w.next
+	w.current, w.begun, w.flushing = f, time.Now(), run.users
 	w.pending, w.next = changes{}, newFlush()
-	mu.Unlock()
+	w.mu.Unlock()
 
 	err := w.commit(run)
 
-	mu.Lock()
-	defer mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if err != nil {
-		w.pending.parts = append(run, w.pending.parts...)
-		w.pending.users += w.flushing
+		w.pending.parts = append(run.all(), w.pending.parts...)
+		w.pending.users += run.users
+		w.pending.version = max(w.pending.version, run.version)
 	}
 	return w.finish(f, err)
 }
@@ -285,7 +267,7 @@ func (w *writer) finish(f *flush, err error) error {
 		err = flushError(err)
 		w.failures++
 	} else {
-		w.flushed = w.s.now()
+		w.flushed = w.now()
 	}
 	w.failed, f.err = err, err
 	w.current, w.begun, w.flushing = nil, time.Time{}, 0
@@ -293,13 +275,14 @@ func (w *writer) finish(f *flush, err error) error {
 	return err
 }
 
-// compactIfDue starts a compaction when too much of the file is superseded. All changes in the file are in the index by
-// now.
+// compactIfDue starts a compaction when too much of the file is superseded. All changes in the file are in the tables
+// by now.
 func (w *writer) compactIfDue() {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	if w.log.compactionDue(w.s.index.live, errors.Is(w.failed, store.ErrFull)) {
-		w.log.startCompaction(w.s.index.freeze())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, live := w.tables.Size()
+	if w.log.compactionDue(live, errors.Is(w.failed, store.ErrFull)) {
+		w.log.startCompaction(w.tables.Snapshot())
 	}
 }
 
@@ -307,15 +290,15 @@ func (w *writer) compactIfDue() {
 // could not be written.
 func (w *writer) close() error {
 	w.closing.Do(func() {
-		w.s.mu.Lock()
-		w.closed = true
-		w.s.mu.Unlock()
 		close(w.stop)
 		<-w.stopped
 		var lost error
 		if !w.pending.empty() { // it no longer changes
 			lost = w.failed
 		}
+		w.mu.Lock()
+		w.failed = store.ErrClosed // of writes from now on
+		w.mu.Unlock()
 		w.closeErr = errors.Join(lost, w.log.close())
 	})
 	return w.closeErr

@@ -53,7 +53,7 @@ type gate struct {
 func hold(s *Store) *gate {
 	g := &gate{entered: make(chan struct{}, 100), open: make(chan error)}
 	commit := s.writer.commit
-	s.writer.commit = func(run [][]byte) error {
+	s.writer.commit = func(run changes) error {
 		g.entered <- struct{}{}
 		if err := <-g.open; err != nil {
 			return err
@@ -295,12 +295,12 @@ func TestFailedSync(t *testing.T) {
 func TestForgottenAfterAFailure(t *testing.T) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	commit, failed := s.writer.commit, false
-	s.writer.commit = func(run [][]byte) error {
+	s.writer.commit = func(run changes) error {
 		if !failed {
 			failed = true
 			log := s.writer.log // the record is in the file, and cutting it off fails
-			_, first := log.file.WriteAt(log.header.head(log.end, run[0]), log.end)
-			_, second := log.file.WriteAt(run[0], log.end+headSize)
+			_, first := log.file.WriteAt(log.header.head(log.end, run.buf), log.end)
+			_, second := log.file.WriteAt(run.buf, log.end+headSize)
 			return errors.Join(first, second, syscall.EIO)
 		}
 		return commit(run)
@@ -355,7 +355,7 @@ func TestFailedFlushIsRetriedSoon(t *testing.T) {
 func TestCloseReportsWhatIsLost(t *testing.T) {
 	s, err := Open(Options{Path: newPath(t), Sync: time.Hour, Logger: quiet()})
 	require.NoError(t, err)
-	s.writer.commit = func([][]byte) error { return errors.New("no disk") }
+	s.writer.commit = func(changes) error { return errors.New("no disk") }
 	ping(t, s, "lost", base)
 	require.ErrorContains(t, s.Close(), "no disk")
 }
@@ -368,7 +368,7 @@ func TestFailedDurableWrites(t *testing.T) {
 		set := func(s *Store) error { return s.SetContacts(t.Context(), "chat", "alice", []string{"bob"}) }
 		commit := s.writer.commit
 		var broken atomic.Bool
-		s.writer.commit = func(run [][]byte) error { // before anything is flushed
+		s.writer.commit = func(run changes) error { // before anything is flushed
 			if broken.Load() {
 				return errors.New("broken")
 			}

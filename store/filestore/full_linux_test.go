@@ -108,7 +108,7 @@ func limited(path string) {
 	require.ErrorIs(exits{}, err, store.ErrFull)
 	require.ErrorIs(exits{}, err, syscall.EFBIG)
 	require.ErrorIs(exits{}, s.Ready(context.Background()), store.ErrFull)
-	fmt.Println("full at", len(s.index.freeze()), "namespace")
+	fmt.Println("full at", len(s.tables.Snapshot()), "namespace")
 }
 
 // TestLargestFile: where files cannot grow beyond a size, a file of that size is a full store.

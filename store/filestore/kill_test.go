@@ -21,6 +21,8 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/memstore"
+	"github.com/lastseen/lastseen/store/memstore/packed"
 )
 
 // The child is this test binary, started again to write to a store until it is killed. Its output has a line, written
@@ -73,18 +75,16 @@ func child(path, sync string) {
 	}
 	var out crashLog
 	commit, acks := s.writer.commit, 0
-	s.writer.commit = func(run [][]byte) error {
-		held := contents{}
-		for _, part := range run {
-			if err := held.replay(part); err != nil {
-				panic(err)
-			}
+	s.writer.commit = func(run changes) error {
+		held, err := tablesOf(run.all()...)
+		if err != nil {
+			panic(err)
 		}
 		if err := commit(run); err != nil {
 			panic(err)
 		}
-		for user, at := range held.plain()["chat"] {
-			out.line("safe %s %d", user, at)
+		for user, s := range dumpOf(held).states["chat"] {
+			out.line("safe %s %d", user, packed.ScoreOf(s))
 		}
 		out.line("flushed %d", acks)
 		acks = out.count() // before the next flush takes what is pending
@@ -132,7 +132,7 @@ func eraseOnce(ctx context.Context, s *Store, out *crashLog, name string, at las
 	device.Meta = name + " on a"
 	_, userErr := s.RecordDevices(ctx, "chat", time.Second, []store.DeviceSighting{device})
 	_, nameErr := s.Ping(ctx, name, batch)
-	flushErr := s.writer.do(ctx, write{durable: true, op: opFunc(func(*transaction) {})})
+	flushErr := s.writer.Do(ctx, memstore.Write{Durable: true})
 	if err := errors.Join(userErr, nameErr, flushErr, s.Forget(ctx, "chat", name)); err != nil {
 		panic(err)
 	}
@@ -314,13 +314,14 @@ func (h *events) addSaid(t *testing.T, line string) {
 func (h *events) requireSaid(t *testing.T, s *Store, some bool) {
 	t.Helper()
 	require.Equal(t, some, len(h.said) > 0, "killed before anything was said")
+	d := dumpOf(s.tables)
 	for user, last := range h.said {
 		said, err := s.ReadAvailability(context.Background(), "said", user, base)
 		require.NoError(t, err)
 		n, err := strconv.Atoi(said.Note)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, n, last, user)
-		seen := s.index.people("said").saidOf(user)
+		seen := d.said["said/"+user]
 		if n%2 == 0 {
 			require.Equal(t, lastseen.Busy, said.Availability)
 			require.Equal(t, said, seen)
@@ -330,8 +331,7 @@ func (h *events) requireSaid(t *testing.T, s *Store, some bool) {
 		}
 	}
 	if some {
-		people := s.index.people("said")
 		// Ten users say something, five of them are invisible, and each kill can leave one that was not forgotten yet.
-		require.LessOrEqual(t, people.said.Len()+people.hidden.Len(), 20)
+		require.LessOrEqual(t, len(d.said)+len(d.hidden), 20)
 	}
 }

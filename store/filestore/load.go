@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/lastseen/lastseen/store/memstore"
 )
 
 // formats holds a reader for each version of the format that can be read. A file of a version older than base is
@@ -14,28 +16,28 @@ import (
 // lastseen can open it if possible.
 type formats struct {
 	base, current uint32
-	read          map[uint32]func(*os.File) (loaded, error)
+	read          map[uint32]func(*os.File, memstore.Log) (loaded, error)
 }
 
 // supported returns the formats of this version of lastseen.
 func supported() formats {
 	return formats{
 		base: version1, current: version3,
-		read: map[uint32]func(*os.File) (loaded, error){
+		read: map[uint32]func(*os.File, memstore.Log) (loaded, error){
 			version1: readFile, version2: readFile, version3: readFile,
 		},
 	}
 }
 
-// loaded is the content of a data file.
+// loaded is what was found in a data file, besides the changes.
 type loaded struct {
 	header header
-	data   contents
 	end    int64 // offset after the last valid record
 	torn   int64 // bytes after that, left by a flush that a crash interrupted
 }
 
-func (k formats) load(f *os.File) (loaded, error) {
+// load reads a data file, and adds its changes to a log.
+func (k formats) load(f *os.File, log memstore.Log) (loaded, error) {
 	version, err := readVersion(f)
 	if err != nil {
 		return loaded{}, err
@@ -47,11 +49,11 @@ func (k formats) load(f *os.File) (loaded, error) {
 	case !ok:
 		return loaded{}, fmt.Errorf("%w: its version is %d", ErrOlder, version)
 	}
-	return read(f)
+	return read(f, log)
 }
 
 // readFile reads a file of version 1, 2 or 3.
-func readFile(f *os.File) (loaded, error) {
+func readFile(f *os.File, log memstore.Log) (loaded, error) {
 	h, err := readHeader(f)
 	if err != nil {
 		return loaded{}, err
@@ -63,7 +65,7 @@ func readFile(f *os.File) (loaded, error) {
 	if info.Size() < h.sealed {
 		return loaded{}, fmt.Errorf("%w: %d of at least %d bytes are there", ErrDamaged, info.Size(), h.sealed)
 	}
-	l := loaded{header: h, data: contents{}}
+	l := loaded{header: h}
 	r := newRecordReader(f, h, headerSize, info.Size())
 	for {
 		payload, err := r.next()
@@ -75,7 +77,7 @@ func readFile(f *os.File) (loaded, error) {
 			l.end, l.torn = r.at, r.size-r.at
 			return l, r.checkTorn()
 		case err == nil:
-			err = l.data.replay(payload)
+			err = replay(payload, log)
 		}
 		if err != nil {
 			return loaded{}, err

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lastseen/lastseen/store/memstore"
 )
 
 // recordFile is an open data file that records are appended to.
@@ -74,11 +76,10 @@ type fileLog struct {
 	logger       *slog.Logger
 	fsync        func(*os.File) error // tests make it fail
 
-	mu         sync.Mutex    // held while a record is appended and while the file is replaced
-	recordFile               // everything before its end is on the disk
-	needs      atomic.Uint32 // the version that what is appended, or in a snapshot, can need
-	renamed    bool          // the new name of the file may not be on the disk yet
-	size       atomic.Int64  // the end, to be read without mu, which is held while the disk hangs
+	mu         sync.Mutex   // held while a record is appended and while the file is replaced
+	recordFile              // everything before its end is on the disk
+	renamed    bool         // the new name of the file may not be on the disk yet
+	size       atomic.Int64 // the end, to be read without mu, which is held while the disk hangs
 
 	compacting sync.WaitGroup
 	busy       atomic.Bool   // a compaction is in progress
@@ -89,12 +90,11 @@ type fileLog struct {
 }
 
 // prepare removes what a crash left behind, and rewrites a file of an older format. It is the first to change the file.
-func (l *fileLog) prepare(found loaded, x *index) error {
+func (l *fileLog) prepare(found loaded, x *memstore.Tables) error {
 	os.Remove(tempName(l.path))
-	l.need(found.header.version)
 	if found.header.version < l.version {
 		l.logger.Info("upgrading the data file", "from", found.header.version, "to", l.version)
-		return l.compact(x.freeze(), l.end)
+		return l.compact(x.Snapshot(), l.end)
 	}
 	if found.torn == 0 {
 		return nil
@@ -103,36 +103,21 @@ func (l *fileLog) prepare(found loaded, x *index) error {
 	return errors.Join(l.file.Truncate(l.end), l.fsync(l.file))
 }
 
-// needed returns the version that the file in use needs, and any that replaces it; mu is held.
-func (l *fileLog) needed() uint32 {
-	return max(l.header.version, l.needs.Load())
-}
-
-// need notes that what is appended from now on, or in a snapshot, can need a version.
-func (l *fileLog) need(version uint32) {
-	for {
-		old := l.needs.Load()
-		if old >= version || l.needs.CompareAndSwap(old, version) {
-			return
-		}
-	}
-}
-
 // append writes a run and syncs it to the disk, one record after the other. After an error the run is cut off again
 // (see docs/decisions/data-file.md). When that fails, too, the next run overwrites the record that failed; after a
 // crash that record is a torn one.
-func (l *fileLog) append(run [][]byte) error {
+func (l *fileLog) append(run changes) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer func() { l.size.Store(l.end) }()
 	if err := l.syncName(); err != nil {
 		return err
 	}
-	if err := l.raise(l.needed(), l.fsync); err != nil {
+	if err := l.raise(run.version, l.fsync); err != nil {
 		return err
 	}
 	begin := l.end
-	for _, payload := range run {
+	for _, payload := range run.all() {
 		at := l.end
 		err := l.appendRecord(payload)
 		if err == nil {

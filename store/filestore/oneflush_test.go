@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/memstore"
 )
 
 // deviceFlushes, saidFlushes and contactFlushes are the cases of TestOneFlush: writes that are made in one flush.
@@ -164,7 +165,8 @@ func TestOneFlush(t *testing.T) {
 func afterWrites(t *testing.T, name string, writes []func(*Store) error, sync time.Duration, devices bool) string {
 	t.Helper()
 	everything := func(s *Store) string {
-		return fmt.Sprint(truthOf(t, s), peopleIn(s), devicesIn(t, s, "alice", "bob", "old"), contactsOf(t, s, "alice"))
+		users := []string{"alice", "bob", "old"}
+		return fmt.Sprint(truthOf(t, s), peopleIn(t, s), devicesIn(t, s, users...), contactsOf(t, s, "alice"))
 	}
 	m := &machine{}
 	if devices {
@@ -185,14 +187,14 @@ func afterWrites(t *testing.T, name string, writes []func(*Store) error, sync ti
 	flushed(t, s)
 	result := everything(s)
 	for _, restart := range []string{"restarted", "compacted"} {
-		live := s.index.live
+		live := liveOf(s)
 		if restart == "compacted" {
 			require.NoError(t, compactNow(s))
 		}
 		require.NoError(t, s.Close())
 		s = open(t, o)
 		require.Equal(t, result, everything(s), restart)
-		require.InDelta(t, live, s.index.live, 10)
+		require.InDelta(t, live, liveOf(s), 10)
 	}
 	return result
 }
@@ -251,5 +253,5 @@ func pingOf(user string, at lastseen.Instant) func(*Store) error {
 
 func flushed(t testing.TB, s *Store) {
 	t.Helper()
-	require.NoError(t, s.writer.do(context.Background(), write{durable: true, op: opFunc(func(*transaction) {})}))
+	require.NoError(t, s.writer.Do(context.Background(), memstore.Write{Durable: true}))
 }

@@ -32,12 +32,7 @@ func TestSizes(t *testing.T) {
 	sizeOfUsers(t, "two devices", 500, 250, devicesSize(t, 2))
 	ids := contactIDs(50)
 	sizeOfUsers(t, "50 contacts", 3000, 2500, func(s *Store, user string) {
-		list := newContactList(ids)
-		_, err := s.writer.apply(context.Background(), write{op: opFunc(func(t *transaction) {
-			key := lastseen.UserKey{Namespace: "chat", User: user}
-			t.setContacts(key, ownedContacts{}, ownedContacts{list: list, used: base})
-		})})
-		require.NoError(t, err)
+		require.NoError(t, undurably(s).SetContacts(context.Background(), "chat", user, ids))
 	})
 }
 
@@ -48,7 +43,6 @@ func sizeOfUsers(t *testing.T, what string, mostMemory, mostDisk int64, change f
 	const n = 20_000
 	ids := contactIDs(n)
 	s := open(t, Options{Path: newPath(t), Sync: time.Hour})
-	s.writer.log.need(version3)
 	size := func() (memory, disk int64) {
 		require.NoError(t, s.writer.flushPending())
 		require.NoError(t, compactNow(s))
@@ -96,46 +90,6 @@ func devicesSize(t *testing.T, n int) func(*Store, string) {
 	}
 }
 
-// TestSizeOfPeople: docs/decisions/people.md names the memory of a user who says something.
-func TestSizeOfPeople(t *testing.T) {
-	testenv.SkipWithRace(t, "memory is not measured")
-	const n = 50_000
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf("u%07d", i)
-	}
-	x := index{}
-	chat := x.add("chat")
-	grows := func(what string, most int64, change func(i int)) {
-		t.Helper()
-		before := int64(heapInUse())
-		for i := range names {
-			change(i)
-		}
-		size := (int64(heapInUse()) - before) / n
-		t.Logf("%d bytes more for a user %s", size, what)
-		require.LessOrEqual(t, size, most, what)
-		require.Positive(t, size, what)
-	}
-	grows("without anything said", 150, func(i int) { x.setIn(chat, names[i], lastseen.State{At: base}) })
-	grows("who says Busy", 300, func(i int) { x.say("chat", names[i], lastseen.Said{Availability: lastseen.Busy}) })
-	grows("for a note of 20 characters and an end", 150, func(i int) {
-		x.say("chat", names[i], lastseen.Said{
-			Availability: lastseen.Busy, Note: fmt.Sprintf("in room %-12d", i), Until: base + lastseen.Instant(i),
-		})
-	})
-	grows("who was or is invisible", 200, func(i int) {
-		x.hide("chat", names[i], hidden{HiddenTime: lastseen.HiddenTime{End: base, Ended: true}})
-	})
-	for _, name := range names {
-		x.forget("chat", name)
-	}
-	require.Equal(t, namespaceBytes("chat"), x.live)
-	require.Empty(t, chat.users.people.details)
-	require.True(t, chat.users.people.empty())
-	runtime.KeepAlive(&x)
-}
-
 // TestLiveOfPeople: the size of a compacted file is about what is expected of it, which decides about compactions.
 func TestLiveOfPeople(t *testing.T) {
 	t.Parallel()
@@ -161,9 +115,6 @@ func TestLiveOfPeople(t *testing.T) {
 // setAvailabilityLater is SetAvailability without waiting for the flush.
 func setAvailabilityLater(t testing.TB, s *Store, user string, said lastseen.Said) {
 	t.Helper()
-	s.writer.log.need(version3)
-	a := &saying{UserKey: lastseen.UserKey{Namespace: "chat", User: user}, said: said, at: base, now: s.readClock}
-	_, err := s.writer.apply(t.Context(), write{op: a})
+	_, err := undurably(s).SetAvailability(t.Context(), "chat", user, said, base)
 	require.NoError(t, err)
-	require.NoError(t, a.err)
 }

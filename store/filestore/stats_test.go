@@ -34,7 +34,7 @@ func TestStats(t *testing.T) {
 
 		release, inFlush := make(chan struct{}), make(chan struct{})
 		commit := s.writer.commit
-		s.writer.commit = func(run [][]byte) error { // before the first write, so that the writer waits for a signal
+		s.writer.commit = func(run changes) error { // before the first write, so that the writer waits for a signal
 			inFlush <- struct{}{}
 			<-release
 			return commit(run)
@@ -80,7 +80,7 @@ func TestStatsOfFailures(t *testing.T) {
 			failing := atomic.Bool{}
 			failing.Store(true)
 			commit := s.writer.commit
-			s.writer.commit = func(run [][]byte) error {
+			s.writer.commit = func(run changes) error {
 				time.Sleep(time.Second)
 				if failing.Load() {
 					return errors.New("the disk is broken")

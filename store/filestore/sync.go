@@ -4,15 +4,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/memstore"
 )
 
 // This file is the writer with Sync zero: every write returns after its flush, and a flush serves many writes.
 
 // request is a write that waits for the writer's goroutine.
 type request struct {
-	write
+	memstore.Write
 	ctx  context.Context //nolint:containedctx // of the caller that waits
 	done chan error
 }
@@ -24,16 +24,16 @@ const (
 
 // submit queues a write and returns after its flush. While the disk hangs it fails at once, and writes that wait fail
 // after a while.
-func (w *writer) submit(ctx context.Context, c write) error {
-	w.s.mu.RLock()
+func (w *writer) submit(ctx context.Context, c memstore.Write) error {
+	w.mu.Lock()
 	stalled := w.stalled()
-	w.s.mu.RUnlock()
+	w.mu.Unlock()
 	if stalled != nil {
 		return stalled
 	}
 	late := time.NewTimer(w.patience())
 	defer late.Stop()
-	r := &request{write: c, ctx: ctx, done: make(chan error, 1)}
+	r := &request{Write: c, ctx: ctx, done: make(chan error, 1)}
 	select {
 	case w.requests <- r:
 	case <-ctx.Done():
@@ -87,9 +87,9 @@ func (w *writer) runImmediate() {
 // group and is written after it.
 func (w *writer) flushGroup(first *request) {
 	group := []*request{first}
-	for !group[0].alone && len(group) < maxGroup && len(w.requests) > 0 {
+	for !group[0].Alone && len(group) < maxGroup && len(w.requests) > 0 {
 		r := <-w.requests
-		if r.alone {
+		if r.Alone {
 			w.commitGroup(group)
 			group = nil
 		}
@@ -99,41 +99,35 @@ func (w *writer) flushGroup(first *request) {
 	w.compactIfDue()
 }
 
-// commitGroup writes requests to the file, applies them to the index, and completes them. It drops those whose callers
+// commitGroup writes requests to the file, applies them to the tables, and completes them. It drops those whose callers
 // are gone. After a failed flush it writes at least an empty record, which replaces what may be in the file.
 func (w *writer) commitGroup(group []*request) {
 	log := changes{}
-	t := &transaction{
-		index: &w.s.index, log: &log, maxNamespaces: w.maxNamespaces,
-		staged: map[lastseen.UserKey]lastseen.State{}, adds: map[string]struct{}{},
-	}
+	staged := w.tables.Stage(&log)
 	kept := group[:0]
-	w.s.mu.RLock() // who is in a call changes meanwhile
 	for _, r := range group {
 		if r.ctx.Err() != nil {
 			r.done <- r.ctx.Err()
 			continue
 		}
-		r.do(t)
+		staged.Do(r.Write)
 		kept = append(kept, r)
 	}
-	w.s.mu.RUnlock()
 	var err error
 	if !log.empty() || w.failed != nil {
-		run := log.all()
-		if len(run) == 0 {
-			run = [][]byte{nil}
+		if log.empty() {
+			log.parts = [][]byte{nil}
 		}
-		w.s.mu.Lock()
+		w.mu.Lock()
 		w.begun, w.flushing = time.Now(), log.users
-		w.s.mu.Unlock()
-		err = w.commit(run)
-		w.s.mu.Lock()
+		w.mu.Unlock()
+		err = w.commit(log)
 		if err == nil {
-			t.apply()
+			staged.Make()
 		}
+		w.mu.Lock()
 		err = w.finish(newFlush(), err)
-		w.s.mu.Unlock()
+		w.mu.Unlock()
 	}
 	for _, r := range kept {
 		r.done <- err

@@ -17,6 +17,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/memstore"
 	"github.com/lastseen/lastseen/store/storetest/availability"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
@@ -76,7 +77,7 @@ func TestFileOfVersion2(t *testing.T) {
 	} {
 		got, err := s.ReadDevices(context.Background(), "chat", user)
 		require.NoError(t, err)
-		want.State = s.index.get("chat", user)
+		want.State = truthOf(t, s)["chat"][user]
 		require.Equal(t, want, got)
 	}
 }
@@ -95,7 +96,7 @@ func versionOf(t testing.TB, s *Store) uint32 {
 func older(version uint32) formats {
 	k := supported()
 	k.current = version
-	maps.DeleteFunc(k.read, func(v uint32, _ func(*os.File) (loaded, error)) bool { return v > version })
+	maps.DeleteFunc(k.read, func(v uint32, _ func(*os.File, memstore.Log) (loaded, error)) bool { return v > version })
 	return k
 }
 
@@ -157,9 +158,9 @@ func TestVersionOfCompaction(t *testing.T) {
 		ping(t, s, "alice", base)
 		s.writer.log.busy.Store(true) // keeps the writer from compacting; see compactNow
 		defer s.writer.log.busy.Store(false)
-		s.mu.Lock()
-		frozen, from := s.index.freeze(), s.writer.log.end
-		s.mu.Unlock()
+		s.writer.mu.Lock()
+		frozen, from := s.tables.Snapshot(), s.writer.log.end
+		s.writer.mu.Unlock()
 		recordDevices(t, s, onDevice("alice", "a", base))
 		require.NoError(t, s.writer.log.compact(frozen, from))
 		require.Equal(t, uint32(version2), versionOf(t, s))
@@ -225,14 +226,14 @@ func TestFileOfVersion3(t *testing.T) {
 	require.Equal(t, truth{"chat": {
 		"alice": {At: base}, "bob": {At: base, Left: true}, "carol": {At: base, Left: true},
 	}}, truthOf(t, s))
-	ended := hidden{HiddenTime: lastseen.HiddenTime{End: base + 1, Ended: true}}
-	forever := hidden{HiddenTime: lastseen.HiddenTime{End: lastseen.MaxInstant}, note: "not here"}
+	ended := memstore.Hidden{HiddenTime: lastseen.HiddenTime{End: base + 1, Ended: true}}
+	forever := memstore.Hidden{HiddenTime: lastseen.HiddenTime{End: lastseen.MaxInstant}, Note: "not here"}
 	require.Equal(t, map[string]string{
 		"chat/alice": fmt.Sprint(lastseen.Said{Note: "a note alone"}),
 		"chat/bob":   fmt.Sprint(busy) + fmt.Sprint(ended),
 		"chat/carol": fmt.Sprint(hiding),
 		"chat/frank": fmt.Sprint(away), "(gone)/alice": fmt.Sprint(forever),
-		"(left)/alice": fmt.Sprint(hidden{HiddenTime: lastseen.HiddenTime{End: base - 1, Ended: true}}),
+		"(left)/alice": fmt.Sprint(memstore.Hidden{HiddenTime: lastseen.HiddenTime{End: base - 1, Ended: true}}),
 	}, keptIn(s))
 	users := []string{"alice", "bob", "carol", "dave", "eve", "frank"}
 	_, details, err := s.Describe(context.Background(), "chat", users)

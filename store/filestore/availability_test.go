@@ -1,0 +1,163 @@
+package filestore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/memstore"
+)
+
+func setAvailability(
+	t testing.TB, s *Store, name, user string, said lastseen.Said, at lastseen.Instant,
+) lastseen.State {
+	t.Helper()
+	state, err := s.SetAvailability(context.Background(), name, user, said, at)
+	require.NoError(t, err)
+	return state
+}
+
+// keptIn returns all that a store keeps of what users say, as texts, also in namespaces that do not exist.
+func keptIn(s *Store) map[string]string { return dumpOf(s.tables).saidTexts() }
+
+// peopleIn returns the same, and the details that others see.
+func peopleIn(t testing.TB, s *Store) map[string]string {
+	t.Helper()
+	all := keptIn(s)
+	for name, states := range truthOf(t, s) {
+		_, details, err := s.Describe(context.Background(), name, slices.Collect(maps.Keys(states)))
+		require.NoError(t, err)
+		for user, d := range details {
+			all[name+"/"+user] += " others see " + fmt.Sprint(d)
+		}
+	}
+	return all
+}
+
+var invisible = lastseen.Said{Availability: lastseen.Invisible, Note: "not here"}
+
+// unlisted has a user be hidden in a namespace that does not exist.
+func unlisted(t testing.TB, s *Store) {
+	t.Helper()
+	ctx := context.Background()
+	setAvailability(t, s, "chat", "gone", invisible, base.Add(-time.Hour))
+	now, err := s.Now(ctx)
+	require.NoError(t, err)
+	result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Minute, Now: now, All: true})
+	require.NoError(t, err)
+	require.Equal(t, 1, result.Deleted)
+	removed, err := s.RemoveEmpty(ctx, "chat")
+	require.NoError(t, err)
+	require.True(t, removed)
+	require.Equal(t, map[string]string{"(chat)/gone": fmt.Sprint(memstore.Hidden{
+		HiddenTime: lastseen.HiddenTime{End: lastseen.MaxInstant}, Note: invisible.Note,
+	})}, peopleIn(t, s))
+}
+
+// TestUnlisted: a namespace that only has hidden users is not listed and not counted, and their pings do not create it.
+func TestUnlisted(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for _, sync := range []time.Duration{0, time.Hour} {
+		m := &machine{}
+		o := m.options(t)
+		o.Sync, o.MaxNamespaces = sync, 1
+		s := open(t, o)
+		unlisted(t, s)
+		require.Empty(t, truthOf(t, s))
+		_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
+		require.NoError(t, err, "it is not counted")
+		for range 2 {
+			states, err := s.Ping(ctx, "chat", []store.Sighting{{User: "gone", At: base}, {User: "gone", At: base - 1}})
+			require.NoError(t, err)
+			require.Equal(t, make([]lastseen.State, 2), states)
+			state := setAvailability(t, s, "chat", "gone", invisible, base)
+			require.Zero(t, state, "still invisible")
+			setAvailability(t, s, "chat", "gone", lastseen.Said{}, base.Add(-time.Minute))
+			states, err = s.RecordDevices(ctx, "chat", time.Minute, []store.DeviceSighting{
+				onDevice("gone", "a", base.Add(-time.Minute)-1),
+			})
+			require.NoError(t, err)
+			require.Equal(t, make([]lastseen.State, 1), states)
+			require.Len(t, truthOf(t, s), 1)
+			_, err = s.Ping(ctx, "chat", []store.Sighting{{User: "gone", At: base.Add(-time.Minute)}})
+			require.ErrorIs(t, err, store.ErrNamespaceLimit, "visible again")
+			_, err = s.SetAvailability(ctx, "chat", "gone", invisible, base)
+			require.ErrorIs(t, err, store.ErrNamespaceLimit, "a leave, like others")
+			_, err = s.SetAvailability(ctx, "chat", "gone", busy, base)
+			require.ErrorIs(t, err, store.ErrNamespaceLimit)
+			require.NoError(t, s.Close())
+			require.NoError(t, Verify(s.Path()))
+			s = open(t, o)
+			if people := peopleIn(t, s); people["(chat)/gone"] != "" {
+				require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+				require.Empty(t, peopleIn(t, s))
+				require.NoError(t, s.DeleteNamespace(ctx, "other"))
+				unlisted(t, s)
+				_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
+				require.NoError(t, err)
+			}
+		}
+	}
+}
+
+// TestTrimOfOlderFile: while no user says anything, an older lastseen can read what Trim writes.
+func TestTrimOfOlderFile(t *testing.T) {
+	t.Parallel()
+	m := &machine{}
+	s := open(t, m.options(t))
+	trim := func() {
+		ping(t, s, "alice", base.Add(-time.Hour))
+		flushed(t, s)
+		result, err := s.Trim(context.Background(), "chat", store.TrimQuery{Age: time.Minute, Now: base, All: true})
+		require.NoError(t, err)
+		require.Equal(t, 1, result.Deleted)
+		flushed(t, s)
+	}
+	setAvailability(t, s, "chat", "alice", lastseen.Said{}, base)
+	trim()
+	require.Equal(t, uint32(version1), versionOf(t, s))
+	setAvailability(t, s, "other", "bob", busy, base)
+	require.Equal(t, uint32(version3), versionOf(t, s))
+	setAvailability(t, s, "chat", "alice", away, base)
+	trim()
+	require.Equal(t, away, dumpOf(s.tables).said["chat/alice"])
+	require.NoError(t, s.Close())
+	require.Equal(t, away, dumpOf(open(t, Options{Path: s.Path()}).tables).said["chat/alice"])
+}
+
+// TestDurableWrites: what users say, contacts and erasures are in the file when the call returns, whatever Sync is.
+func TestDurableWrites(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for _, sync := range []time.Duration{0, time.Hour} {
+		s := open(t, Options{Path: newPath(t), Sync: sync})
+		setContacts := func(contacts ...string) func(*Store) error {
+			return func(s *Store) error { return s.SetContacts(ctx, "chat", "alice", contacts) }
+		}
+		for _, user := range []string{"alice", "bob"} {
+			ping(t, s, user, base)
+		}
+		for i, write := range []func(*Store) error{
+			setContacts("bob", "carol"),
+			func(s *Store) error { return s.ChangeContacts(ctx, "chat", "alice", []string{"dave"}, []string{"bob"}) },
+			sayOf("alice", busy), sayOf("alice", invisible), sayOf("alice", away), sayOf("alice", lastseen.Said{}),
+			forgetOf("alice"), setContacts("bob"), forgetOf("alice"),
+			func(s *Store) error { return s.DeleteNamespace(ctx, "chat") },
+		} {
+			require.NoError(t, write(s))
+			crashed := crashedCopy(t, s)
+			require.Equal(t, contactsOf(t, s, "alice"), contactsOf(t, crashed, "alice"), i)
+			require.Equal(t, keptIn(s), keptIn(crashed), i)
+			require.Equal(t, truthOf(t, s), truthOf(t, crashed), i)
+		}
+		require.Empty(t, truthOf(t, s))
+	}
+}

@@ -1,0 +1,88 @@
+package filestore
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/memstore"
+)
+
+var (
+	busy      = lastseen.Said{Availability: lastseen.Busy, Note: "in a meeting"}
+	away      = lastseen.Said{Availability: lastseen.Away, Until: base + 1000}
+	hiding    = memstore.Hidden{HiddenTime: lastseen.HiddenTime{End: base + 500}, Until: base + 500, Note: "not here"}
+	wasHidden = memstore.Hidden{HiddenTime: lastseen.HiddenTime{End: base + 400, Ended: true}}
+)
+
+func TestRecordOfAvailability(t *testing.T) {
+	var c changes
+	for _, user := range []string{"alice", "bob", "carol", "dave"} {
+		c.Set("chat", user, lastseen.State{At: base})
+		c.Say("chat", user, busy)
+		c.Hide("chat", user, hiding)
+	}
+	c.Say("chat", "never seen", lastseen.Said{Note: "a note alone"})
+	c.Say("chat", "alice", away)
+	c.Hide("chat", "alice", wasHidden)
+	c.Forget("chat", "bob")
+	c.Trim("chat", "carol")
+	c.Say("chat", "dave", lastseen.Said{})
+	c.Hide("chat", "dave", memstore.Hidden{})
+	c.Say("dropped", "alice", busy)
+	c.Drop("dropped")
+	c.Set("unlisted", "alice", lastseen.State{At: base})
+	c.Hide("unlisted", "alice", hiding)
+	c.Unlist("unlisted")
+	c.Hide("unlisted", "bob", hiding)
+	c.Unlist("unlisted")
+	c.Hide("back", "alice", hiding)
+	c.Unlist("back")
+	c.Set("back", "alice", lastseen.State{At: base})
+	for _, runs := range [][][]byte{{c.buf}, {c.buf, c.buf}} {
+		d := replayed(t, runs...)
+		require.Equal(t, map[string]map[string]lastseen.State{
+			"chat": {"alice": {At: base}, "dave": {At: base}}, "back": {"alice": {At: base}},
+		}, d.states)
+		require.Equal(t, map[string]string{
+			"chat/alice": fmt.Sprint(away) + fmt.Sprint(wasHidden), "chat/carol": fmt.Sprint(busy) + fmt.Sprint(hiding),
+			"chat/never seen":  fmt.Sprint(lastseen.Said{Note: "a note alone"}),
+			"(unlisted)/alice": fmt.Sprint(hiding), "(unlisted)/bob": fmt.Sprint(hiding),
+			"back/alice": fmt.Sprint(hiding),
+		}, d.saidTexts())
+	}
+	for cut := range c.buf {
+		_ = replayError(c.buf[:cut]) // must not panic
+	}
+}
+
+// TestInvalidAvailability: what no store writes is refused.
+func TestInvalidAvailability(t *testing.T) {
+	in := "n\x04chat"
+	for _, run := range []string{
+		in + "a\x01u\x04busy\x00\x00", in + "a\x01u\x00\x02\x01n", in + "h\x01u\x04\x00\x04\x01n",
+		in + "h\x01u\x04\x01\x00\x00", in + "t\x01u", in + "e", in + "h\x01u\x00\x00\x00\x00",
+	} {
+		require.NoError(t, replayError([]byte(run)), "%q", run)
+	}
+	for what, run := range map[string]string{
+		"no namespace":          "a\x01u\x04busy\x00\x00",
+		"no namespace to hide":  "h\x01u\x04\x00\x04\x01n",
+		"no namespace to trim":  "t\x01u",
+		"no namespace to empty": "e",
+		"said to be invisible":  in + "a\x01u\x09invisible\x00\x00",
+		"unknown":               in + "a\x01u\x04gone\x00\x00",
+		"before time":           in + "a\x01u\x04busy\x01\x00",
+		"beyond time":           in + "a\x01u\x04busy\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00",
+		"half a note":           in + "a\x01u\x04busy\x00\x02n",
+		"no note":               in + "a\x01u\x04busy\x00",
+		"hidden before time":    in + "h\x01u\x01\x00\x00\x00",
+		"until before time":     in + "h\x01u\x04\x00\x01\x00",
+		"neither ended nor not": in + "h\x01u\x04\x02\x00\x00",
+		"half a hidden time":    in + "h\x01u\x04\x00",
+	} {
+		require.ErrorIs(t, replayError([]byte(run)), ErrDamaged, what)
+	}
+}

@@ -1,0 +1,285 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// SetAvailability implements [store.Store].
+func (s *Store) SetAvailability(
+	ctx context.Context, name, user string, said lastseen.Said, at lastseen.Instant,
+) (lastseen.State, error) {
+	a := &saying{
+		UserKey: lastseen.UserKey{Namespace: name, User: user}, said: said.At(lastseen.MinInstant), at: at,
+		now: s.tables.readClock,
+	}
+	if err := s.journal.Do(ctx, Write{Durable: true, op: a}); err != nil {
+		return lastseen.State{}, err // and not the state, which the write may still change
+	}
+	return a.state, a.err
+}
+
+// ReadAvailability implements [store.Store].
+func (s *Store) ReadAvailability(
+	ctx context.Context, name, user string, at lastseen.Instant,
+) (said lastseen.Said, err error) {
+	err = s.read(ctx, func(x *index) {
+		p := x.usersOf(name).people
+		if said = p.hiddenOf(user).said(); said.At(at) == (lastseen.Said{}) {
+			said = p.saidOf(user)
+		}
+	})
+	return said, err
+}
+
+// Describe implements [store.Store].
+func (s *Store) Describe(
+	ctx context.Context, name string, users []string,
+) (states []lastseen.State, details map[string]store.Details, err error) {
+	states = make([]lastseen.State, len(users))
+	err = s.readIn(ctx, name, func(n *namespace) {
+		var found described
+		for i, user := range users {
+			states[i] = found.add(n, user)
+		}
+		details = found.byUser()
+	})
+	return states, details, err
+}
+
+// ReadDetails implements [store.Store].
+func (s *Store) ReadDetails(
+	ctx context.Context, name string, records []store.Record,
+) (details map[string]store.Details, err error) {
+	err = s.readIn(ctx, name, func(n *namespace) {
+		var found described
+		for _, r := range records {
+			found.add(n, r.User)
+		}
+		details = found.byUser()
+	})
+	return details, err
+}
+
+// described are users who have details. They are counted before the map is made: a map that grows costs more.
+type described []userDetails
+
+type userDetails struct {
+	user string
+	*store.Details
+}
+
+// add returns the state of a user, and adds the details if there are any.
+func (found *described) add(n *namespace, user string) lastseen.State {
+	s, d := n.users.details(user)
+	if d != nil {
+		*found = append(*found, userDetails{user, d})
+	}
+	return s
+}
+
+func (found described) byUser() map[string]store.Details {
+	if len(found) == 0 {
+		return nil
+	}
+	details := make(map[string]store.Details, len(found))
+	for _, d := range found {
+		details[d.user] = *d.Details
+	}
+	return details
+}
+
+// saying is a call of SetAvailability.
+type saying struct {
+	lastseen.UserKey
+	said  lastseen.Said
+	at    lastseen.Instant
+	now   func() lastseen.Instant
+	err   error          // why nothing was recorded
+	state lastseen.State // the result
+}
+
+func (a *saying) do(t *transaction) {
+	now := a.now()
+	if t.staged == nil {
+		t.now = now
+	}
+	at := store.Bounded(a.at, now)
+	if a.err = a.record(t, at, now); a.err != nil {
+		return
+	}
+	t.noteUse(a.UserKey, now)
+	a.state = t.get(a.Namespace, a.User)
+	t.purge(a.Namespace, t.purgeable(a.Namespace, min(a.at, now)), min(a.at, now).Add(-store.HiddenKept))
+}
+
+// record records what the user says at a time.
+func (a *saying) record(t *transaction, at, now lastseen.Instant) error {
+	said, h := a.said.At(at), t.hiddenOf(a.UserKey)
+	if said.Availability != lastseen.Invisible {
+		if said != (lastseen.Said{}) {
+			if err := t.ensure(a.Namespace); err != nil {
+				return err
+			}
+		}
+		t.hide(a.UserKey, h.ended(at, now))
+		t.say(a.UserKey, said)
+		return nil
+	}
+	if h.said().At(at) == (lastseen.Said{}) { // visible until now
+		if err := t.ensure(a.Namespace); err != nil {
+			return err
+		}
+		t.leave(a.UserKey, at)
+	}
+	t.hide(a.UserKey, Hidden{
+		HiddenTime: lastseen.HiddenTime{End: said.HiddenUntil()}, Until: said.Until, Note: said.Note,
+	})
+	return nil
+}
+
+// ended returns what is kept of a hidden time once the user says something else.
+func (h Hidden) ended(at, now lastseen.Instant) Hidden {
+	switch {
+	case h.End == 0:
+		return Hidden{}
+	case h.Ended && h.End <= now.Add(store.MaxAhead):
+		return h
+	}
+	return Hidden{HiddenTime: lastseen.HiddenTime{End: min(h.End, at), Ended: true}}
+}
+
+// leave records that a user left on all devices, at a time or at the user's own time if that is later.
+func (t *transaction) leave(key lastseen.UserKey, at lastseen.Instant) {
+	state := t.get(key.Namespace, key.User)
+	at = max(at, state.At)
+	if !t.hasDevices(key.Namespace) {
+		if left := state.AfterLeave(at); left != state {
+			t.set(key.Namespace, key.User, left)
+		}
+		return
+	}
+	writes := deviceWrites{t: t, namespace: key.Namespace, users: map[string]*deviceWrite{}}
+	w := writes.of(key.User)
+	w.state, w.Devices = w.Leave(w.state, at)
+	writes.finish()
+}
+
+func (t *transaction) saidOf(key lastseen.UserKey) lastseen.Said {
+	if s, ok := t.said[key]; ok {
+		return s
+	}
+	return t.index.usersOf(key.Namespace).people.saidOf(key.User)
+}
+
+func (t *transaction) hiddenOf(key lastseen.UserKey) Hidden {
+	if h, ok := t.hidden[key]; ok {
+		return h
+	}
+	return t.index.usersOf(key.Namespace).people.hiddenOf(key.User)
+}
+
+// says reports whether anything is kept of what a user said.
+func (t *transaction) says(key lastseen.UserKey) bool {
+	return t.saidOf(key) != (lastseen.Said{}) || t.hiddenOf(key) != (Hidden{})
+}
+
+// say changes what others see of what a user says.
+func (t *transaction) say(key lastseen.UserKey, s lastseen.Said) {
+	if t.saidOf(key) == s {
+		return
+	}
+	t.log.Say(key.Namespace, key.User, s)
+	t.logged(key.Namespace)
+	if t.staged == nil {
+		t.makeSaid(key, s)
+		return
+	}
+	t.stageSaid(key, s)
+}
+
+func (t *transaction) stageSaid(key lastseen.UserKey, s lastseen.Said) {
+	if t.said == nil {
+		t.said = map[lastseen.UserKey]lastseen.Said{}
+	}
+	t.said[key] = s
+}
+
+// hide changes the hidden time of a user.
+func (t *transaction) hide(key lastseen.UserKey, h Hidden) {
+	if t.hiddenOf(key) == h {
+		return
+	}
+	t.log.Hide(key.Namespace, key.User, h)
+	t.logged(key.Namespace)
+	if t.staged == nil {
+		t.index.hide(key.Namespace, key.User, h)
+		return
+	}
+	t.stageHidden(key, h)
+}
+
+func (t *transaction) stageHidden(key lastseen.UserKey, h Hidden) {
+	if t.hidden == nil {
+		t.hidden = map[lastseen.UserKey]Hidden{}
+	}
+	t.hidden[key] = h
+}
+
+// logged ends changes to a namespace that need not exist. The changes alone would create it.
+func (t *transaction) logged(namespace string) {
+	if !t.exists(namespace) {
+		t.log.Unlist(namespace)
+	}
+}
+
+// hides returns a function that reports whether an assertion is hidden; nil if no user of a namespace is hidden.
+func (t *transaction) hides(namespace string, now lastseen.Instant) func(user string, at lastseen.Instant) bool {
+	if !t.index.hides && t.hidden == nil {
+		return nil
+	}
+	people := t.index.usersOf(namespace).people
+	if t.hidden == nil && (people == nil || people.hidden.Len() == 0) {
+		return nil
+	}
+	return func(user string, at lastseen.Instant) bool {
+		h, ok := t.hidden[lastseen.UserKey{Namespace: namespace, User: user}]
+		if !ok {
+			h = people.hiddenOf(user)
+		}
+		return h.End != 0 && h.Hides(at, now, store.MaxAhead)
+	}
+}
+
+// maxPurge is how many users one call of SetAvailability looks at to delete what ended.
+const maxPurge = 16
+
+// purge deletes some of what was said that ended by a time, and some hidden times that ended by an earlier one.
+func (t *transaction) purge(namespace string, said, hiddenBy lastseen.Instant) {
+	p := t.index.usersOf(namespace).people
+	if p == nil {
+		return
+	}
+	for _, end := range firstEnds(p.ends, said, maxPurge) {
+		if key := (lastseen.UserKey{Namespace: namespace, User: end.user}); t.saidOf(key).Until == end.at {
+			t.say(key, lastseen.Said{})
+		}
+	}
+	for _, user := range p.nextHidden(maxPurge) {
+		key := lastseen.UserKey{Namespace: namespace, User: user}
+		if end := t.hiddenOf(key).End; end <= hiddenBy {
+			t.noteUse(key, end)
+			t.hide(key, Hidden{})
+		}
+	}
+}
+
+// purgeable returns the time until which what ended can be deleted: with a feed, entries of the ends come first.
+func (t *transaction) purgeable(namespace string, until lastseen.Instant) lastseen.Instant {
+	if f := t.index.feed(namespace); f != nil {
+		return min(until, f.watermark)
+	}
+	return until
+}

@@ -1,0 +1,104 @@
+package memstore
+
+import (
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// say stores what others see of what a user says.
+func (x *index) say(namespace, user string, s lastseen.Said) {
+	x.change(namespace, func(u *users) { u.say(user, s) })
+}
+
+// hide stores the hidden time of a user.
+func (x *index) hide(namespace, user string, h Hidden) {
+	x.hides = x.hides || h != (Hidden{})
+	x.change(namespace, func(u *users) { u.hide(user, h) })
+}
+
+// forget deletes a user, and everything that the user said.
+func (x *index) forget(namespace, user string) {
+	x.say(namespace, user, lastseen.Said{})
+	x.hide(namespace, user, Hidden{})
+	if n, ok := x.namespaces.Get(namespace); ok {
+		x.setIn(n, user, lastseen.State{})
+	}
+}
+
+// seen is what others see of a user.
+type seen struct {
+	lastseen.State
+	store.Details
+}
+
+// seen returns what others see of a user; nothing if the user or the namespace is unknown.
+func (n *namespace) seen(user string) seen {
+	if n == nil {
+		return seen{}
+	}
+	s, d := n.users.details(user)
+	if d == nil {
+		return seen{State: s}
+	}
+	return seen{s, *d}
+}
+
+// publish makes a change of a user to the index, and appends what others see of it to the feed of the namespace. n is
+// nil if that does not exist.
+func (t *transaction) publish(n *namespace, user string, change func()) {
+	if n == nil || n.feed == nil {
+		change()
+		return
+	}
+	old := n.seen(user)
+	change()
+	t.wrote(n, user, old, n.seen(user))
+}
+
+// wrote appends a change to the feed of a namespace.
+func (t *transaction) wrote(n *namespace, user string, old, now seen) {
+	feeds := &t.index.feeds
+	if t.now == 0 {
+		t.now = feeds.clock()
+	}
+	n.feed.wrote(user, old, now, occasion{now: t.now, monotonic: feeds.monotonic, trims: t.trims})
+}
+
+// make makes a change to the index, and appends it to the feed of the namespace, if there is one.
+func (t *transaction) make(key lastseen.UserKey, s lastseen.State) {
+	n := t.index.add(key.Namespace)
+	if n.feed != nil && n.users.people != nil {
+		t.publish(n, key.User, func() { t.index.setIn(n, key.User, s) })
+		return
+	}
+	old := t.index.setIn(n, key.User, s)
+	if n.feed != nil {
+		t.wrote(n, key.User, seen{State: old}, seen{State: s})
+	}
+}
+
+// makeDevices is make for a user's state and devices.
+func (t *transaction) makeDevices(key lastseen.UserKey, s lastseen.State, c deviceChange) {
+	n := t.index.add(key.Namespace)
+	t.publish(n, key.User, func() {
+		t.index.setIn(n, key.User, s)
+		t.index.change(key.Namespace, func(u *users) { u.setDevices(key.User, c.Devices, c.meta) })
+	})
+}
+
+// makeSaid is make for what others see of what a user says.
+func (t *transaction) makeSaid(key lastseen.UserKey, s lastseen.Said) {
+	n, _ := t.index.namespaces.Get(key.Namespace)
+	t.publish(n, key.User, func() { t.index.say(key.Namespace, key.User, s) })
+}
+
+// makeForget is make for a user who is forgotten.
+func (t *transaction) makeForget(key lastseen.UserKey) {
+	n, exists := t.index.namespaces.Get(key.Namespace)
+	t.publish(n, key.User, func() {
+		if exists {
+			n.users.setInCall(key.User, 0)
+		}
+		t.index.forget(key.Namespace, key.User)
+	})
+}

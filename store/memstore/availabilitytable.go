@@ -1,0 +1,238 @@
+package memstore
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/memstore/packed"
+)
+
+// peopleTable holds what the users of one namespace say, and their hidden times. A namespace in which no user has said
+// anything, and no device has been idle, has no table.
+//
+// The trees have everything that is in the data file. They are by the ID of the user, because a user who was trimmed
+// has no place. The map has what others see of the users who have a state, by the place of their ID: reads need only
+// look there, and only for users who are marked in [users].
+type peopleTable struct {
+	details map[packed.Place]*store.Details // of users who have a state
+	said    btree.Map[string, *lastseen.Said]
+	ends    *btree.BTreeG[saidEnd] // of what is said and ends
+	hidden  btree.Map[string, *Hidden]
+	saidBy  int    // users in said who have a state
+	bytes   int64  // about how many bytes the table takes in a data file
+	purged  string // the last user that nextHidden returned; "" for the first ones
+
+	// In memory only; also of users without a state.
+	inCalls  map[string]lastseen.Instant // until when users are in a call
+	callEnds *btree.BTreeG[saidEnd]      // of the same
+}
+
+// saidEnd is a time at which what a user says ends, or the user's call.
+type saidEnd struct {
+	at   lastseen.Instant
+	user string
+}
+
+func (a saidEnd) before(b saidEnd) bool { return a.at < b.at || a.at == b.at && a.user < b.user }
+
+// Hidden is the hidden time of a user, and what the user privately says. The zero value is that of a user without one.
+type Hidden struct {
+	lastseen.HiddenTime
+	Until lastseen.Instant // of what the user says; 0 for no end
+	Note  string
+}
+
+// said returns what the user privately says, which may have ended; nothing once the user ended it.
+func (h Hidden) said() lastseen.Said {
+	if h.End == 0 || h.Ended {
+		return lastseen.Said{}
+	}
+	return lastseen.Said{Availability: lastseen.Invisible, Note: h.Note, Until: h.Until}
+}
+
+func newPeopleTable() *peopleTable {
+	options := btree.Options{NoLocks: true}
+	return &peopleTable{
+		details:  map[packed.Place]*store.Details{},
+		ends:     btree.NewBTreeGOptions(saidEnd.before, options),
+		inCalls:  map[string]lastseen.Instant{},
+		callEnds: btree.NewBTreeGOptions(saidEnd.before, options),
+	}
+}
+
+func saidBytes(user string, s lastseen.Said) int64 {
+	return int64(len(user)+len(s.Availability)+len(s.Note)) + 4 + timeBytes(s.Until)
+}
+
+func hiddenBytes(user string, h Hidden) int64 {
+	return int64(len(user)+len(h.Note)) + 4 + timeBytes(h.End) + timeBytes(h.Until)
+}
+
+func timeBytes(at lastseen.Instant) int64 {
+	if at == 0 {
+		return 1
+	}
+	return 6 // until the year 2039
+}
+
+// saidOf returns what others see of what a user says. It may have ended.
+func (p *peopleTable) saidOf(user string) lastseen.Said {
+	if p == nil || p.said.Len() == 0 {
+		return lastseen.Said{}
+	}
+	if s, ok := p.said.Get(user); ok {
+		return *s
+	}
+	return lastseen.Said{}
+}
+
+// hiddenOf returns the hidden time of a user.
+func (p *peopleTable) hiddenOf(user string) Hidden {
+	if p == nil || p.hidden.Len() == 0 {
+		return Hidden{}
+	}
+	if h, ok := p.hidden.Get(user); ok {
+		return *h
+	}
+	return Hidden{}
+}
+
+// say stores what a user says, in copies of the texts: they may be parts of a larger buffer. See users.describe.
+func (p *peopleTable) say(user string, s lastseen.Said) {
+	if old, ok := p.said.Get(user); ok {
+		p.bytes -= saidBytes(user, *old)
+		p.ends.Delete(saidEnd{old.Until, user})
+	}
+	if s == (lastseen.Said{}) {
+		p.said.Delete(user)
+		return
+	}
+	user = strings.Clone(user)
+	s.Note = strings.Clone(s.Note)
+	p.said.Set(user, &s)
+	p.bytes += saidBytes(user, s)
+	if s.Until != 0 {
+		p.ends.Set(saidEnd{s.Until, user})
+	}
+}
+
+// hide stores the hidden time of a user.
+func (p *peopleTable) hide(user string, h Hidden) {
+	if old, ok := p.hidden.Get(user); ok {
+		p.bytes -= hiddenBytes(user, *old)
+	}
+	if h == (Hidden{}) {
+		p.hidden.Delete(user)
+		return
+	}
+	h.Note = strings.Clone(h.Note)
+	p.hidden.Set(strings.Clone(user), &h)
+	p.bytes += hiddenBytes(user, h)
+}
+
+// size returns about how many bytes the table takes in a data file.
+func (p *peopleTable) size() int64 {
+	if p == nil {
+		return 0
+	}
+	return p.bytes
+}
+
+// others returns what others see of a user besides the state, but for idleness.
+func (p *peopleTable) others(user string) store.Details {
+	return store.Details{Said: p.saidOf(user), InCallUntil: p.inCallOf(user)}
+}
+
+// firstEnds returns the first ends up to a time.
+func firstEnds(all *btree.BTreeG[saidEnd], at lastseen.Instant, limit int) (ends []saidEnd) {
+	all.Scan(func(e saidEnd) bool {
+		if e.at > at || len(ends) == limit {
+			return false
+		}
+		ends = append(ends, e)
+		return true
+	})
+	return ends
+}
+
+// endsIn returns the ends in a time, one at a time.
+func endsIn(all *btree.BTreeG[saidEnd], r lastseen.Range) func() (decay, bool) {
+	iter := all.Iter()
+	more := iter.Seek(saidEnd{at: r.From})
+	return func() (decay, bool) {
+		if !more {
+			return decay{}, false
+		}
+		e := iter.Item()
+		more = iter.Next()
+		return decay{Record: store.Record{User: e.user}, at: e.at, ends: true}, e.at <= r.To
+	}
+}
+
+// countEnds returns the number of ends in a time.
+func countEnds(all *btree.BTreeG[saidEnd], r lastseen.Range) int64 {
+	before := func(at lastseen.Instant) int {
+		return sort.Search(all.Len(), func(i int) bool {
+			e, _ := all.GetAt(i)
+			return e.at >= at
+		})
+	}
+	return int64(before(r.To+1) - before(r.From))
+}
+
+// nextHidden returns users who have a hidden time: those after the ones of the last call, and after the last one the
+// first ones again.
+func (p *peopleTable) nextHidden(limit int) (users []string) {
+	p.hidden.Ascend(p.purged, func(user string, _ *Hidden) bool {
+		if user != p.purged {
+			users = append(users, user)
+		}
+		return len(users) < limit
+	})
+	p.purged = ""
+	if len(users) == limit {
+		p.purged = users[limit-1]
+	}
+	return users
+}
+
+// says reports whether a user says something that others see and that has not ended.
+func (p *peopleTable) says(now lastseen.Instant) bool {
+	if p == nil || p.said.Len() == 0 {
+		return false
+	}
+	last, _ := p.ends.Max()
+	return p.said.Len() > p.ends.Len() || last.at > now
+}
+
+// empty reports whether there is nothing to keep if the namespace has no users.
+func (p *peopleTable) empty() bool { return p == nil || p.said.Len() == 0 && p.hidden.Len() == 0 }
+
+// frozenPeople is what is said in a namespace, to be read without a lock.
+type frozenPeople struct {
+	said   *btree.Map[string, *lastseen.Said]
+	hidden *btree.Map[string, *Hidden]
+}
+
+func (p *peopleTable) freeze() frozenPeople {
+	if p.empty() {
+		return frozenPeople{}
+	}
+	return frozenPeople{p.said.Copy(), p.hidden.Copy()}
+}
+
+// scan adds what is said in a namespace to a log; see frozen.scan.
+func (f frozenPeople) scan(log Log, namespace string, written func() bool) {
+	f.said.Scan(func(user string, s *lastseen.Said) bool {
+		log.Say(namespace, user, *s)
+		return written()
+	})
+	f.hidden.Scan(func(user string, h *Hidden) bool {
+		log.Hide(namespace, user, *h)
+		return written()
+	})
+}

@@ -1,0 +1,101 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// benchUser returns one of a million IDs of 16 bytes.
+func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n)*0x9E3779B97F4A7C15) }
+
+// describable returns a store of 100,000 users, and some of them say something.
+func describable(b *testing.B, every int) *Store {
+	b.Helper()
+	s := open(b, Options{})
+	batch := make([]store.Sighting, 100_000)
+	for n := range batch {
+		batch[n] = store.Sighting{User: benchUser(n), At: base}
+	}
+	_, err := s.Ping(context.Background(), "chat", batch)
+	require.NoError(b, err)
+	for n := 0; every > 0 && n < len(batch); n += every {
+		s.tables.mu.Lock()
+		s.tables.index.say("chat", benchUser(n), lastseen.Said{
+			Availability: lastseen.Busy, Note: fmt.Sprint("in a meeting with ", n), Until: base + lastseen.Instant(n),
+		})
+		s.tables.mu.Unlock()
+	}
+	return s
+}
+
+// BenchmarkDescribe looks up 100 users. None, every tenth, or all of them say something. It reports the median time of
+// Lookup divided by that of Describe.
+func BenchmarkDescribe(b *testing.B) {
+	ids := make([]string, 100_000)
+	for n := range ids {
+		ids[n] = benchUser(n)
+	}
+	for _, every := range []int{0, 10, 1} {
+		b.Run(fmt.Sprint("every=", every), func(b *testing.B) {
+			s, users := describable(b, every), make([]string, 100)
+			var lookups, describes []time.Duration
+			for b.Loop() {
+				for i := range users { // every tenth of them is every tenth of all
+					users[i] = ids[rand.IntN(len(ids)/10)*10+i%10]
+				}
+				begun := time.Now()
+				_, err := s.Lookup(context.Background(), "chat", users)
+				lookups = append(lookups, time.Since(begun))
+				require.NoError(b, err)
+				for i := range users {
+					users[i] = ids[rand.IntN(len(ids)/10)*10+i%10]
+				}
+				begun = time.Now()
+				_, _, err = s.Describe(context.Background(), "chat", users)
+				describes = append(describes, time.Since(begun))
+				require.NoError(b, err)
+			}
+			slices.Sort(lookups)
+			slices.Sort(describes)
+			lookup, describe := lookups[len(lookups)/2], describes[len(describes)/2]
+			b.ReportMetric(float64(lookup.Nanoseconds()), "ns/Lookup")
+			b.ReportMetric(float64(describe.Nanoseconds()), "ns/Describe")
+			b.ReportMetric(float64(lookup)/float64(describe), "Lookup/Describe")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkSweep sweeps a feed in which a thousand users turn yellow.
+func BenchmarkSweep(b *testing.B) {
+	ctx := context.Background()
+	s := open(b, Options{})
+	require.NoError(b, s.Register(ctx, []string{"chat"}))
+	for n := lastseen.Instant(0); b.Loop(); n++ {
+		b.StopTimer()
+		require.NoError(b, s.RecordChanges(ctx, "chat", minutes))
+		begun := base + n
+		batch := make([]store.Sighting, store.MaxSweep)
+		for i := range batch {
+			batch[i] = store.Sighting{User: benchUser(i), At: begun.Add(-minutes.Green) + 1}
+		}
+		s.tables.mu.Lock()
+		s.tables.index.feeds.byName["chat"].watermark = begun
+		s.tables.mu.Unlock()
+		_, err := s.Ping(ctx, "chat", batch)
+		require.NoError(b, err)
+		w := &store.ChangesSweep{Namespace: "chat", Thresholds: minutes, Now: begun + 1}
+		b.StartTimer()
+		s.SweepChanges(ctx, []*store.ChangesSweep{w})
+		require.Equal(b, store.MaxSweep, w.Decays)
+	}
+}

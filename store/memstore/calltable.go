@@ -1,0 +1,364 @@
+package memstore
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// callTable holds the calls of one namespace.
+type callTable struct {
+	clock   callClock
+	records map[string]*callRecord     // by ID
+	current map[string]*callRecord     // by user: the call that goes on, or did so until its time passed
+	alone   map[string]*callRecord     // by callee: the call that rings for its caller alone, or did so until then
+	keys    map[callerKey]*callRecord  // by idempotency key
+	started map[string]int             // by user: the number of calls that the user started and that are kept
+	parties *btree.BTreeG[partyRecord] // of all records, for Forget
+	goOn    *btree.BTreeG[*callRecord] // by when they expire
+	over    *btree.BTreeG[*callRecord] // by when they are forgotten
+	changed []string                   // users whose being in a call, or its end, has changed in this step
+}
+
+type callerKey struct{ caller, key string }
+
+type partyRecord struct {
+	user string
+	*callRecord
+}
+
+// callRecord is a call that is kept.
+type callRecord struct {
+	lastseen.Call
+	callTerms
+	due   time.Duration    // when it expires or, once it is over, is forgotten: by the clock of the table
+	heard [2]time.Duration // when the caller and the callee of an active call were heard, by that clock
+
+	shownUntil lastseen.Instant // until when the parties of an active call are shown to be in it
+}
+
+// callTerms are what does not change in a call.
+type callTerms struct {
+	quiet       time.Duration
+	shown       bool
+	unreachable bool // the callee is not a party
+	key, digest string
+}
+
+// callClock runs while it is watched: see [store.Calls].
+type callClock struct {
+	now  time.Duration
+	last time.Duration // by the monotonic clock of the store
+}
+
+// moment is a time by both clocks.
+type moment struct {
+	at     time.Duration    // by the clock of the table
+	wall   lastseen.Instant // by that of the store
+	ticked time.Duration    // by the monotonic clock
+}
+
+func (c callClock) read(monotonic time.Duration) time.Duration {
+	return c.now + min(max(0, monotonic-c.last), store.MaxCallGap)
+}
+
+func newCallTable(monotonic time.Duration) *callTable {
+	options := btree.Options{NoLocks: true}
+	return &callTable{
+		clock:   callClock{last: monotonic},
+		records: map[string]*callRecord{}, current: map[string]*callRecord{}, keys: map[callerKey]*callRecord{},
+		alone: map[string]*callRecord{}, started: map[string]int{},
+		parties: btree.NewBTreeGOptions(func(a, b partyRecord) bool {
+			return a.user < b.user || a.user == b.user && a.ID < b.ID
+		}, options),
+		goOn: btree.NewBTreeGOptions(dueBefore, options),
+		over: btree.NewBTreeGOptions(dueBefore, options),
+	}
+}
+
+func dueBefore(a, b *callRecord) bool { return a.due < b.due || a.due == b.due && a.ID < b.ID }
+
+// empty reports whether there is nothing to keep.
+func (t *callTable) empty() bool { return len(t.records) == 0 }
+
+// goesOn reports whether a call goes on.
+func (t *callTable) goesOn(m moment) bool {
+	last, ok := t.goOn.Max()
+	return ok && last.due > m.at
+}
+
+// expires returns when an ongoing call expires. It computes the time again if the clock of the store was set meanwhile.
+func (r *callRecord) expires(m moment) lastseen.Instant {
+	const most = 1000 // milliseconds that clocks drift apart, without being set
+	due := m.wall.Add(r.due - m.at)
+	if -most <= due-r.Expires && due-r.Expires <= most {
+		return r.Expires
+	}
+	return due
+}
+
+// view returns a call as it is shown: as over if its time has passed.
+func (r *callRecord) view(m moment) lastseen.Call {
+	c := r.Call
+	if c.State.Over() {
+		return c
+	}
+	c.Expires = r.expires(m)
+	if r.due > m.at {
+		return c
+	}
+	c.State, c.Version, c.By, c.ByDevice = c.State.Expired(), c.Version+1, "", ""
+	c.Over, c.Expires, c.App = min(c.Expires, m.wall), 0, ""
+	return c
+}
+
+// passed reports whether the time of a call that goes on has passed.
+func (r *callRecord) passed(m moment) bool { return !r.State.Over() && r.due <= m.at }
+
+// currentOf returns the call of a user that goes on; nil for none.
+func (t *callTable) currentOf(user string, m moment) *callRecord {
+	if r := t.current[user]; r != nil && !r.passed(m) {
+		return r
+	}
+	return nil
+}
+
+// start begins a call, unless a call with its key was started before. Ensure is called just before.
+func (t *callTable) start(c store.NewCall, m moment, ensure func() error) (store.CallStep, error) {
+	if r := t.keys[callerKey{c.From, c.Key}]; r != nil {
+		if r.digest != c.Digest {
+			return store.CallStep{}, store.ErrCallKeyReused
+		}
+		return store.CallStep{Call: r.view(m), Outcome: lastseen.Repeated, Unreachable: r.unreachable}, nil
+	}
+	refused, unreachable := t.calleeBusy(c, m)
+	switch {
+	case c.CalleeUnavailable:
+		return store.CallStep{}, store.ErrCalleeUnavailable
+	case t.currentOf(c.From, m) != nil:
+		return store.CallStep{}, store.ErrCallerBusy
+	case refused:
+		return store.CallStep{}, store.ErrCalleeBusy
+	case t.started[c.From] >= store.MaxCallsOfUser, len(t.records) >= store.MaxCalls:
+		return store.CallStep{}, store.ErrTooManyCalls
+	}
+	if err := ensure(); err != nil {
+		return store.CallStep{}, err
+	}
+	r := newCallRecord(c, m)
+	r.unreachable = unreachable
+	t.add(r)
+	return store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Unreachable: unreachable}, nil
+}
+
+// calleeBusy reports whether a call cannot begin because the callee is busy, and otherwise whether it can, but the
+// callee cannot be a party of it.
+func (t *callTable) calleeBusy(c store.NewCall, m moment) (refused, unreachable bool) {
+	going, alone := t.currentOf(c.To, m), t.alone[c.To]
+	switch {
+	case alone != nil && !alone.passed(m):
+		return true, false
+	case going == nil:
+		return false, false
+	}
+	rings := going.State == lastseen.Ringing && going.To == c.To
+	return rings || !c.CalleeHidden, c.CalleeHidden
+}
+
+// newCallRecord returns a call that rings. Its texts are copies: they may be parts of a request.
+func newCallRecord(c store.NewCall, m moment) *callRecord {
+	from, device := strings.Clone(c.From), strings.Clone(c.FromDevice)
+	return &callRecord{
+		Call: lastseen.Call{
+			ID: strings.Clone(c.ID), From: from, To: strings.Clone(c.To), State: lastseen.Ringing, Version: 1,
+			FromDevice: device, By: from, ByDevice: device,
+			Created: m.wall, Expires: m.wall.Add(c.Ring), App: strings.Clone(c.App),
+		},
+		callTerms: callTerms{
+			quiet: c.Quiet, shown: c.Shown, key: strings.Clone(c.Key), digest: strings.Clone(c.Digest),
+		},
+		due: m.at + c.Ring,
+	}
+}
+
+func (t *callTable) add(r *callRecord) {
+	t.records[r.ID] = r
+	t.current[r.From] = r
+	if r.unreachable {
+		t.alone[r.To] = r
+	} else {
+		t.current[r.To] = r
+	}
+	if r.key != "" {
+		t.keys[callerKey{r.From, r.key}] = r
+	}
+	t.started[r.From]++
+	t.parties.Set(partyRecord{r.From, r})
+	t.parties.Set(partyRecord{r.To, r})
+	t.goOn.Set(r)
+}
+
+// remove deletes a record.
+func (t *callTable) remove(r *callRecord) {
+	delete(t.records, r.ID)
+	t.free(r)
+	if r.key != "" {
+		delete(t.keys, callerKey{r.From, r.key})
+	}
+	if t.started[r.From]--; t.started[r.From] == 0 {
+		delete(t.started, r.From)
+	}
+	t.parties.Delete(partyRecord{r.From, r})
+	t.parties.Delete(partyRecord{r.To, r})
+	t.goOn.Delete(r)
+	t.over.Delete(r)
+}
+
+// free makes the parties of a call free for others.
+func (t *callTable) free(r *callRecord) {
+	for _, user := range []string{r.From, r.To} {
+		if t.current[user] == r {
+			delete(t.current, user)
+		}
+	}
+	if t.alone[r.To] == r {
+		delete(t.alone, r.To)
+	}
+}
+
+// step does what a party wants.
+func (t *callTable) step(a store.CallAct, m moment) (store.CallStep, error) {
+	r := t.records[a.ID]
+	if r == nil || r.Party(a.User) == "" || r.unreachable && a.User == r.To {
+		return store.CallStep{}, store.ErrCallNotFound
+	}
+	step := store.CallStep{Unreachable: r.unreachable}
+	if r.passed(m) {
+		step = t.expire(r, m)
+	}
+	was, app := r.State, r.App
+	state, outcome := r.Step(a.Action, r.Party(a.User), a.Device)
+	if outcome != lastseen.Refused && a.App != "" && !state.Over() &&
+		(a.Action == lastseen.Accept || a.Action == lastseen.Alive) {
+		r.App = strings.Clone(a.App)
+	}
+	if outcome == lastseen.Stepped {
+		r.State, r.By, r.ByDevice = state, strings.Clone(a.User), strings.Clone(a.Device)
+		if state == lastseen.Active || state == lastseen.Rejected {
+			r.ToDevice = r.ByDevice
+		}
+		t.stepped(r, was, m)
+	} else if outcome == lastseen.Repeated && state == lastseen.Active {
+		t.hear(r, r.Party(a.User), m)
+	}
+	if outcome == lastseen.Stepped || r.App != app {
+		r.Version++
+	}
+	step.Call, step.Outcome = r.view(m), outcome
+	return step, nil
+}
+
+// stepped completes the change of a call from one state to another.
+func (t *callTable) stepped(r *callRecord, was lastseen.CallState, m moment) {
+	if r.State == lastseen.Active {
+		r.Accepted, r.heard = m.wall, [2]time.Duration{m.at, m.at}
+		t.setDue(r, m.at+r.quiet, m)
+		t.show(r)
+		return
+	}
+	t.end(r, m.wall, m)
+	if was == lastseen.Active {
+		t.note(r)
+	}
+}
+
+// end completes a call that is over since some time.
+func (t *callTable) end(r *callRecord, since lastseen.Instant, m moment) {
+	t.free(r)
+	t.goOn.Delete(r)
+	r.Over, r.Expires, r.App, r.due = since, 0, "", m.at+store.CallsKept
+	t.over.Set(r)
+}
+
+// expire ends a call whose time has passed.
+func (t *callTable) expire(r *callRecord, m moment) store.CallStep {
+	active := r.State == lastseen.Active
+	r.Call = r.view(m)
+	t.end(r, r.Over, m)
+	if active {
+		t.note(r)
+	}
+	return store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Expired: true, Unreachable: r.unreachable}
+}
+
+// setDue sets when a call expires.
+func (t *callTable) setDue(r *callRecord, due time.Duration, m moment) {
+	t.goOn.Delete(r)
+	r.due, r.Expires = due, m.wall.Add(due-m.at)
+	t.goOn.Set(r)
+}
+
+// hears notes that users were heard, and ends the calls of those who were heard too late.
+func (t *callTable) hears(heard []store.CallHeard, m moment, result *store.HeardCalls) {
+	records := make([]*callRecord, len(heard))
+	for i, h := range heard {
+		r := t.current[h.User]
+		switch {
+		case r == nil || r.State != lastseen.Active:
+		case r.passed(m):
+			result.Steps = append(result.Steps, t.expire(r, m))
+		case cmp.Or(r.Device(h.User), h.Device) == h.Device:
+			records[i] = r
+			t.hear(r, r.Party(h.User), m)
+		}
+	}
+	for i, r := range records {
+		if r != nil {
+			result.Calls[i] = store.HeardCall{ID: r.ID, Version: r.Version, Rest: r.due - m.at}
+		}
+	}
+}
+
+// expireAll ends calls whose time has passed, and forgets old ones.
+func (t *callTable) expireAll(m moment) store.ExpiredCalls {
+	forgotten := 0
+	for r, ok := t.over.Min(); ok && r.due <= m.at && forgotten < store.MaxCallBatch; r, ok = t.over.Min() {
+		t.remove(r)
+		forgotten++
+	}
+	var x store.ExpiredCalls
+	next, ok := t.goOn.Min()
+	for ; ok && next.due <= m.at && len(x.Steps) < store.MaxCallBatch; next, ok = t.goOn.Min() {
+		x.Steps = append(x.Steps, t.expire(next, m))
+	}
+	x.Calls, x.Kept, x.Next = t.goOn.Len(), len(t.records), store.MaxCallGap/2
+	if ok {
+		x.Next = min(x.Next, next.due-m.at)
+	}
+	if max(len(x.Steps), forgotten) == store.MaxCallBatch {
+		x.Next = 0
+	}
+	return x
+}
+
+// forget deletes the calls from and to a user.
+func (t *callTable) forget(user string) {
+	var found []*callRecord
+	t.parties.Ascend(partyRecord{user, &callRecord{}}, func(p partyRecord) bool {
+		if p.user == user {
+			found = append(found, p.callRecord)
+		}
+		return p.user == user
+	})
+	for _, r := range found {
+		t.remove(r)
+		if r.State == lastseen.Active {
+			t.note(r)
+		}
+	}
+}

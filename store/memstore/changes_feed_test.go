@@ -1,0 +1,217 @@
+package memstore
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/memstore/packed"
+)
+
+// TestFeedOfClockSetBack: a sweep or a write restarts the feed, so that it does not stand still.
+func TestFeedOfClockSetBack(t *testing.T) {
+	t.Parallel()
+	for _, by := range []string{"sweep", "write"} {
+		f := newFeedTest(t, false)
+		begin := f.end()
+		f.set(-time.Hour)
+		now := f.time()
+		if by == "sweep" {
+			require.True(t, f.sweep(now).Begun)
+		}
+		ping(t, f.Store, "alice", now)
+		r := f.after(begin)
+		require.True(t, r.Reset)
+		require.Equal(t, now, r.Watermark)
+		begin = f.end()
+		f.passed.add(time.Minute)
+		require.Equal(t, 1, f.sweep(now.Add(time.Minute)).Decays)
+		require.Equal(t, []string{"alice green→yellow"}, f.texts(begin))
+	}
+}
+
+// TestFeedBarelyAhead: sweeps and writes go on while the watermark is ahead by half the green threshold or 5 s.
+func TestFeedBarelyAhead(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for green, ahead := range map[time.Duration]time.Duration{
+		time.Second: 500 * time.Millisecond, time.Minute: store.MaxAhead,
+	} {
+		for _, more := range []time.Duration{0, time.Millisecond} {
+			f := newFeedTest(t, false)
+			require.NoError(t, f.DeleteNamespace(ctx, "chat"))
+			th := lastseen.Thresholds{Green: green, Yellow: 5 * time.Minute}
+			require.NoError(t, f.Register(ctx, []string{"chat"}))
+			require.NoError(t, f.RecordChanges(ctx, "chat", th))
+			f.tables.mu.Lock()
+			f.tables.index.feeds.byName["chat"].watermark = f.time().Add(ahead + more)
+			f.tables.mu.Unlock()
+			require.Equal(t, more > 0, f.sweepAs(th, f.time()).Begun)
+		}
+	}
+}
+
+// TestFeedOfOtherThresholds: the feed restarts with them when it has not been swept for a while.
+func TestFeedOfOtherThresholds(t *testing.T) {
+	t.Parallel()
+	f := newFeedTest(t, false)
+	begun, begin := f.time(), f.end()
+	others := lastseen.Thresholds{Green: 2 * time.Minute, Yellow: 3 * time.Minute}
+	f.passed.add(store.SweepTakeoverOthers - time.Millisecond)
+	w := f.sweepAs(others, f.time())
+	require.NoError(t, w.Err)
+	require.False(t, w.Begun)
+	require.Equal(t, begun, w.Watermark)
+	f.passed.add(time.Millisecond)
+	w = f.sweepAs(others, f.time())
+	require.True(t, w.Begun)
+	require.Equal(t, f.time(), w.Watermark)
+	require.True(t, f.after(begin).Reset)
+	ping(t, f.Store, "alice", f.time())
+	f.passed.add(time.Minute)
+	require.Zero(t, f.sweepAs(others, f.time()).Decays)
+	f.passed.add(time.Minute)
+	require.Equal(t, 1, f.sweepAs(others, f.time()).Decays)
+}
+
+// TestFeedEnds by itself, however the clock is set.
+func TestFeedEnds(t *testing.T) {
+	t.Parallel()
+	f := newFeedTest(t, false)
+	ctx := context.Background()
+	begin := f.end()
+	f.set(20 * 365 * 24 * time.Hour)
+	f.passed.add(store.ChangesKept - 20*time.Second - 1)
+	require.NoError(t, f.after(begin).Err)
+	f.passed.add(1)
+	require.ErrorIs(t, f.after(begin).Err, store.ErrNotRecorded)
+	_, err := f.SnapshotChanges(ctx, "chat", nil)
+	require.ErrorIs(t, err, store.ErrNotRecorded)
+	require.ErrorIs(t, f.sweep(f.time()).Err, store.ErrNotRecorded)
+	f.record()
+	require.True(t, f.after(begin).Reset)
+}
+
+// TestExpiredFeedIsFreed: also if nobody asks for it.
+func TestExpiredFeedIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, Options{})
+		require.NoError(t, s.Register(context.Background(), []string{"chat", "other"}))
+		for _, name := range []string{"chat", "other"} {
+			require.NoError(t, s.RecordChanges(context.Background(), name, minutes))
+		}
+		ping(t, s, "alice", lastseen.InstantOf(time.Now()))
+		time.Sleep(store.ChangesKept / 2)
+		require.NoError(t, s.RecordChanges(context.Background(), "other", minutes))
+		feeds := func() int {
+			s.tables.mu.RLock()
+			defer s.tables.mu.RUnlock()
+			return len(s.tables.index.feeds.byName)
+		}
+		time.Sleep(store.ChangesKept/2 - time.Second)
+		require.Equal(t, 2, feeds())
+		time.Sleep(expireEvery + time.Second)
+		require.Equal(t, 1, feeds())
+		s.tables.mu.RLock()
+		n, _ := s.tables.index.namespaces.Get("chat")
+		require.Nil(t, n.feed)
+		s.tables.mu.RUnlock()
+		time.Sleep(store.ChangesKept)
+		require.Zero(t, feeds())
+	})
+}
+
+// TestSweepSteps: a step ends between two instants, and has all users of one.
+func TestSweepSteps(t *testing.T) {
+	t.Parallel()
+	f := newFeedTest(t, false)
+	begun := f.time()
+	f.fill("a", 600, begun)
+	f.fill("b", 401, begun+1)
+	f.fill("c", store.MaxSweepInstant, begun+2)
+	f.fill("d", 1, begun+3)
+	f.passed.add(2 * time.Minute)
+	for _, want := range []store.ChangesSweep{
+		{Decays: 600, More: true, Watermark: begun.Add(time.Minute), Lag: time.Minute},
+		{Decays: 401, More: true, Watermark: begun.Add(time.Minute) + 1, Lag: time.Minute - time.Millisecond},
+		{
+			Decays: store.MaxSweepInstant, More: true,
+			Watermark: begun.Add(time.Minute) + 2, Lag: time.Minute - 2*time.Millisecond,
+		},
+		{Decays: 1, Watermark: f.time(), Lag: time.Minute - 3*time.Millisecond},
+	} {
+		want.Namespace, want.Thresholds, want.Now = "chat", minutes, f.time()
+		require.Equal(t, want, *f.sweep(f.time()))
+	}
+	f.fill("e", store.MaxSweepInstant+1, f.time())
+	begin := f.end()
+	f.pass(time.Hour)
+	for w := f.sweep(f.time()); ; w = f.sweep(f.time()) {
+		require.NoError(t, w.Err)
+		if w.Begun {
+			require.False(t, w.More)
+			require.Equal(t, f.time(), w.Watermark)
+			break
+		}
+		require.True(t, w.More)
+	}
+	require.True(t, f.after(begin).Reset)
+	require.Empty(t, f.texts(f.end()))
+}
+
+// TestSweepOfBacklog: the feed restarts if there is more to append than could be kept. A user who decays twice
+// counts twice, since the steps are short.
+func TestSweepOfBacklog(t *testing.T) {
+	testenv.SkipWithRace(t, "there is one goroutine")
+	t.Parallel()
+	users := newUsers()
+	for i := range store.MaxChanges / 2 {
+		users.set(strconv.Itoa(i), packed.Score(base)+packed.Score(i/100))
+	}
+	n := newNamespace(users)
+	for _, fits := range []bool{true, false} {
+		f := &feed{}
+		f.begin(minutes, base.Add(time.Second))
+		w := &store.ChangesSweep{Now: base.Add(time.Hour)}
+		require.Equal(t, fits, f.sweep(n, w, w.Now, 0))
+		require.Equal(t, fits, w.More)
+		n.set("one more", lastseen.State{At: base.Add(time.Minute)})
+	}
+}
+
+// TestSweepNear1970: users who left are not taken for users who are present, when a threshold reaches before 1970.
+func TestSweepNear1970(t *testing.T) {
+	t.Parallel()
+	users := newUsers()
+	users.set("here", packed.ScoreOf(lastseen.State{At: 1}))
+	users.set("left", packed.ScoreOf(lastseen.State{At: 1, Left: true}))
+	f, n := &feed{}, newNamespace(users)
+	f.begin(minutes, 2)
+	for _, at := range []lastseen.Instant{60_001, 300_001} {
+		w := &store.ChangesSweep{Now: at}
+		require.True(t, f.sweep(n, w, at, 0))
+		require.Equal(t, 1, w.Decays)
+	}
+}
+
+// TestSweepRefused: a sweep of the future changes nothing.
+func TestSweepRefused(t *testing.T) {
+	t.Parallel()
+	f := newFeedTest(t, false)
+	w := f.sweep(f.time().Add(store.MaxAhead) + 1)
+	require.ErrorIs(t, w.Err, store.ErrClockMoved)
+	require.Equal(t, f.time(), f.after(nil).Watermark)
+	w = f.sweep(f.time().Add(store.MaxAhead))
+	require.NoError(t, w.Err)
+	require.Equal(t, f.time().Add(store.MaxAhead), w.Watermark)
+	w = &store.ChangesSweep{Namespace: "other", Thresholds: minutes, Now: f.time()}
+	f.SweepChanges(context.Background(), []*store.ChangesSweep{w})
+	require.ErrorIs(t, w.Err, store.ErrNotRecorded)
+}

@@ -1,0 +1,200 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// SweepChanges implements [store.Store]. No other process can sweep, so Elsewhere is always false.
+func (s *Store) SweepChanges(ctx context.Context, sweeps []*store.ChangesSweep) {
+	for _, w := range sweeps {
+		*w = store.ChangesSweep{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
+		w.Err = s.change(ctx, func(x *index) error { return x.sweep(w) })
+	}
+}
+
+func (x *index) sweep(w *store.ChangesSweep) error {
+	f := x.feed(w.Namespace)
+	if f == nil {
+		return store.ErrNotRecorded
+	}
+	now := x.feeds.clock()
+	if w.Now > now.Add(store.MaxAhead) {
+		return fmt.Errorf("%w: it shows %s, and the sweep's time is %s", store.ErrClockMoved, now, w.Now)
+	}
+	begin, others := now, f.thresholds != w.Thresholds
+	switch {
+	case f.ahead(now) || others && now >= f.watermark.Add(store.SweepTakeoverOthers):
+		w.Begun = true
+	case !others && w.Now > f.watermark:
+		n, _ := x.namespaces.Get(w.Namespace)
+		w.Begun = !f.sweep(n, w, now, x.feeds.monotonic())
+		begin = max(now, w.Now) // after those who were too many
+	}
+	if w.Begun {
+		f.begin(w.Thresholds, begin)
+	}
+	f.drop(x.feeds.monotonic())
+	w.Watermark = f.watermark
+	return nil
+}
+
+// sweep moves the watermark towards the time of a sweep by one step. It returns false if more users decay than could
+// be kept, or too many of them in one millisecond. n is nil if the namespace does not exist.
+func (f *feed) sweep(n *namespace, w *store.ChangesSweep, at lastseen.Instant, monotonic time.Duration) bool {
+	if n == nil {
+		f.watermark = w.Now
+		return true
+	}
+	found := n.decays(f.thresholds, f.watermark, w.Now)
+	batch, until, fits := found.step(w.Now)
+	w.More = fits && until < w.Now
+	if w.More && found.total() > store.MaxChanges {
+		fits, w.More = false, false
+	}
+	if !fits {
+		return false
+	}
+	last := lastOf(batch)
+	for i, d := range batch {
+		if last != nil && last[d.User] != i {
+			continue // with ends, a user is once in the feed
+		}
+		now := n.seenAs(d)
+		is := store.Publish(f.thresholds, now.State, now.Details, until)
+		if !d.ends && is.Status != d.to {
+			continue // a user past both thresholds is once in the feed, as grey
+		}
+		was := f.published(now)
+		if d.ends && was.Same(is) {
+			continue // the call of a grey user ends
+		}
+		f.append(d.User, was, is, at, monotonic)
+		w.Decays++
+	}
+	if len(batch) > 0 {
+		w.Lag = max(0, at.Sub(batch[0].at))
+	}
+	f.watermark = until
+	return true
+}
+
+// lastOf returns the index of the last decay of each user; nil if nothing ends that is in details, as usual.
+func lastOf(batch []decay) map[string]int {
+	if !slices.ContainsFunc(batch, func(d decay) bool { return d.ends }) {
+		return nil
+	}
+	last := make(map[string]int, len(batch))
+	for i, d := range batch {
+		last[d.User] = i
+	}
+	return last
+}
+
+// seenAs returns what others see of a user who decays.
+func (n *namespace) seenAs(d decay) seen {
+	if n.users.people == nil {
+		return seen{State: d.State}
+	}
+	return n.seen(d.User)
+}
+
+// decay is a user whose status decays at an instant, or whose availability or call ends. Then the state is not set.
+type decay struct {
+	store.Record
+	at   lastseen.Instant
+	to   lastseen.Status
+	ends bool
+}
+
+// decays finds the users whose status decays in a time, or whose availability or call ends, in the order of these
+// instants.
+type decays struct {
+	n       *namespace
+	users   [2]lastseen.Range // who decay, for each threshold
+	ends    lastseen.Range
+	streams [4]stream
+}
+
+// stream returns one kind of decays in order.
+type stream struct {
+	pull func() (decay, bool)
+	next decay
+	more bool // there is a next one
+}
+
+func (s *stream) advance() { s.next, s.more = s.pull() }
+
+// decays returns the decays after an instant, up to another one.
+func (n *namespace) decays(t lastseen.Thresholds, from, to lastseen.Instant) *decays {
+	d := &decays{n: n, ends: lastseen.Range{From: from + 1, To: to}}
+	for i, status := range []lastseen.Status{lastseen.Yellow, lastseen.Grey} {
+		after := []time.Duration{t.Green, t.Yellow}[i]
+		d.users[i] = lastseen.Range{From: max(from.Add(-after)+1, lastseen.MinInstant), To: to.Add(-after)}
+		cursor := n.cursor(store.ListQuery{Order: store.Oldest}, d.users[i], false)
+		d.streams[i].pull = func() (decay, bool) {
+			r, more, _ := cursor.Next() // a cursor over memory cannot fail
+			return decay{Record: r, at: r.At.Add(after), to: status}, more
+		}
+		d.streams[i].advance()
+	}
+	if p := n.users.people; p != nil {
+		for i, ends := range []*btree.BTreeG[saidEnd]{p.ends, p.callEnds} {
+			d.streams[2+i].pull = endsIn(ends, d.ends)
+			d.streams[2+i].advance()
+		}
+	}
+	return d
+}
+
+// peek returns the stream that has the next decay; nil if there is none.
+func (d *decays) peek() (first *stream) {
+	for i := range d.streams {
+		if s := &d.streams[i]; s.more && (first == nil || s.next.at < first.next.at) {
+			first = s
+		}
+	}
+	return first
+}
+
+// step returns the decays of one step, and the last instant that it covers: about [store.MaxSweep] of them, but all
+// that have the same instant. It returns false if there are more than [store.MaxSweepInstant] of those.
+func (d *decays) step(to lastseen.Instant) (batch []decay, until lastseen.Instant, fits bool) {
+	for s := d.peek(); s != nil; s = d.peek() {
+		if len(batch) >= store.MaxSweep {
+			until = s.next.at - 1
+			if batch[0].at <= until {
+				for batch[len(batch)-1].at > until {
+					batch = batch[:len(batch)-1]
+				}
+				return batch, until, true
+			}
+			if len(batch) == store.MaxSweepInstant {
+				return nil, 0, false
+			}
+		}
+		batch = append(batch, s.next)
+		s.advance()
+	}
+	return batch, to, true
+}
+
+// total returns the number of decays, including those of earlier steps from the same instant on.
+func (d *decays) total() (total int64) {
+	for _, users := range d.users {
+		if users.From <= users.To {
+			total += d.n.count(users)
+		}
+	}
+	if p := d.n.users.people; p != nil {
+		total += countEnds(p.ends, d.ends) + countEnds(p.callEnds, d.ends)
+	}
+	return total
+}

@@ -1,0 +1,75 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// TestWithoutDevices: a namespace without devices has nothing of them in memory.
+func TestWithoutDevices(t *testing.T) {
+	ctx := context.Background()
+	for _, staged := range []bool{false, true} {
+		s := opened(t, Options{}, staged)
+		recordDevices(t, s, onDevice("a", base))
+		_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
+		require.NoError(t, err)
+		_, err = s.Leave(ctx, "other", []store.Sighting{{User: "alice", At: base + 1}, {User: "bob", At: base}})
+		require.NoError(t, err)
+		require.NoError(t, s.Forget(ctx, "other", "bob"))
+		_, err = s.RecordDevices(ctx, "other", time.Minute, nil)
+		require.NoError(t, err)
+		n, _ := s.tables.index.namespaces.Get("other")
+		require.Nil(t, n.users.devices)
+	}
+}
+
+// TestManyLeaves: many users who leave in a namespace with devices do so in several writes, so that reads do not wait
+// for all of them.
+func TestManyLeaves(t *testing.T) {
+	s := opened(t, Options{}, true)
+	writes := &s.journal.(*stages).writes
+	leaves := make([]store.Sighting, 2*maxDeviceWrite+2)
+	for i := range leaves {
+		leaves[i] = store.Sighting{User: fmt.Sprint("user-", i), At: base}
+	}
+	leaves[0] = store.Sighting{User: leaves[len(leaves)-1].User, At: base - 1}
+	leave := func(parts int) {
+		t.Helper()
+		before := writes.Load()
+		states, err := s.Leave(context.Background(), "chat", leaves)
+		require.NoError(t, err)
+		require.Len(t, states, len(leaves))
+		for i, state := range states {
+			require.Equal(t, lastseen.State{At: leaves[1].At, Left: true}, state, i)
+		}
+		require.EqualValues(t, parts, writes.Load()-before)
+	}
+	leave(1)
+	recordDevices(t, s, onDevice("phone", base))
+	for i := range leaves {
+		leaves[i].At += 2
+	}
+	leave(3)
+}
+
+// TestDevicesOfLargeNamespace: once it is empty, its memory is free.
+func TestDevicesOfLargeNamespace(t *testing.T) {
+	s := open(t, Options{})
+	for n := range 100 {
+		sighting := onDevice(fmt.Sprint("device-", n%30), base+lastseen.Instant(n))
+		sighting.Meta = fmt.Sprintf("%1024d", n)
+		recordDevices(t, s, sighting)
+	}
+	n, _ := s.tables.index.namespaces.Get("chat")
+	require.True(t, n.users.devices.texts.Large())
+	require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
+	require.Nil(t, n.users.devices)
+	require.Equal(t, namespaceBytes("chat"), s.tables.index.live)
+}

@@ -1,0 +1,53 @@
+package packed
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNamesReuseSlots: names that come and go take no more memory in the end, once a compaction has begun.
+func TestNamesReuseSlots(t *testing.T) {
+	n := NewNames()
+	size := func() (bytes int) {
+		for _, chunk := range n.chunks {
+			bytes += len(chunk)
+		}
+		return bytes
+	}
+	name := func(letter string, i int) string { return strings.Repeat(letter, 1+i%200) + string(rune('a'+i/200)) }
+	places := map[string]Place{}
+	fill := func(letter string, number int) {
+		for i := range number {
+			places[name(letter, i)] = n.Add(name(letter, i))
+		}
+	}
+	remove := func(name string) {
+		require.Equal(t, name, string(n.At(places[name])))
+		n.Remove(places[name])
+		delete(places, name)
+	}
+	fill("x", 1000)
+	most := size()
+	require.True(t, n.Large(), "several chunks are in use")
+	for round := range 5 {
+		for name := range places {
+			remove(name)
+		}
+		n.Freeze()
+		letter := string(rune('a' + round))
+		fill(letter, 1000)
+		require.Equal(t, most, size())
+		for i := range 500 { // some slots are free already when others become so
+			remove(name(letter, i))
+			if i%100 == 0 {
+				n.Freeze()
+			}
+		}
+		n.Freeze()
+		fill(letter, 500)
+		require.Equal(t, most, size())
+		require.Len(t, places, 1000)
+	}
+}

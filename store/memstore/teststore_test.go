@@ -1,0 +1,158 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+const base lastseen.Instant = 1_700_000_000_000
+
+var (
+	busy      = lastseen.Said{Availability: lastseen.Busy, Note: "in a meeting"}
+	away      = lastseen.Said{Availability: lastseen.Away, Until: base + 1000}
+	invisible = lastseen.Said{Availability: lastseen.Invisible, Note: "not here"}
+)
+
+// open opens a store and closes it with the test.
+func open(t testing.TB, o Options) *Store {
+	t.Helper()
+	return opened(t, o, false)
+}
+
+// opened opens a store whose writes are staged, or made at once.
+func opened(t testing.TB, o Options, staged bool) *Store {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
+	s := New(o)
+	if staged {
+		s.journal = &stages{memory: memory{tables: s.tables}}
+	}
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// stages is a journal that stages each write before it makes it, as one does that must keep changes first.
+type stages struct {
+	memory
+	mu     sync.Mutex // one write at a time
+	writes atomic.Int64
+}
+
+func (j *stages) Do(ctx context.Context, w Write) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j.tables.mu.RLock()
+	closed := j.tables.closed
+	j.tables.mu.RUnlock()
+	if closed {
+		return store.ErrClosed
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.writes.Add(1)
+	staged := j.tables.Stage(j)
+	staged.Do(w)
+	staged.Make()
+	return nil
+}
+
+func (*stages) Outlasts() bool { return true }
+
+// machine is a machine whose clock a test sets, while the store's goroutines read it.
+type machine struct {
+	passed duration // since base, truly
+	wrong  duration
+}
+
+type duration struct{ atomic.Int64 }
+
+func (d *duration) get() time.Duration  { return time.Duration(d.Load()) }
+func (d *duration) set(t time.Duration) { d.Store(int64(t)) }
+func (d *duration) add(t time.Duration) { d.Add(int64(t)) }
+
+func (m *machine) options() Options {
+	return Options{
+		Now:       func() time.Time { return time.UnixMilli(int64(base)).Add(m.passed.get() + m.wrong.get()) },
+		Monotonic: func() time.Duration { return m.passed.get() },
+	}
+}
+
+func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {
+	t.Helper()
+	_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
+	require.NoError(t, err)
+}
+
+func setAvailability(
+	t testing.TB, s *Store, name, user string, said lastseen.Said, at lastseen.Instant,
+) lastseen.State {
+	t.Helper()
+	state, err := s.SetAvailability(context.Background(), name, user, said, at)
+	require.NoError(t, err)
+	return state
+}
+
+func setContacts(t testing.TB, s *Store, owner string, contacts ...string) {
+	t.Helper()
+	require.NoError(t, s.SetContacts(context.Background(), "chat", owner, contacts))
+}
+
+// contactsOf returns all contacts of an owner, separated by commas.
+func contactsOf(t testing.TB, s *Store, owner string) string {
+	t.Helper()
+	list, err := s.ListContacts(context.Background(), "chat", owner, "", store.MaxContacts)
+	require.NoError(t, err)
+	return strings.Join(list, ",")
+}
+
+func onDevice(id string, at lastseen.Instant) store.DeviceSighting {
+	return store.DeviceSighting{User: "alice", ID: id, Kind: lastseen.Web, At: at}
+}
+
+func recordDevices(t testing.TB, s *Store, batch ...store.DeviceSighting) {
+	t.Helper()
+	_, err := s.RecordDevices(context.Background(), "chat", time.Minute, batch)
+	require.NoError(t, err)
+}
+
+// lines is a log as text.
+type lines struct {
+	nothing
+	text []string
+}
+
+func (l *lines) add(values ...any) { l.text = append(l.text, fmt.Sprintln(values...)) }
+
+func (l *lines) In(namespace string)                          { l.add("in", namespace) }
+func (l *lines) Set(namespace, user string, s lastseen.State) { l.add("set", namespace, user, s) }
+func (l *lines) Say(namespace, user string, s lastseen.Said)  { l.add("say", namespace, user, s) }
+func (l *lines) Hide(namespace, user string, h Hidden)        { l.add("hide", namespace, user, h) }
+func (l *lines) Unlist(namespace string)                      { l.add("unlist", namespace) }
+func (l *lines) SetDevices(
+	namespace, user string, s lastseen.State, d lastseen.Devices, meta map[string]string,
+) {
+	l.add("devices", namespace, user, s, d, meta)
+}
+
+func (l *lines) ChangeContacts(namespace, owner string, used lastseen.Instant, add, remove []string) {
+	l.add("contacts", namespace, owner, used, add, remove)
+}
+
+// textOf returns all that tables keep.
+func textOf(x *Tables) []string {
+	var all lines
+	x.Snapshot().Write(&all, func() bool { return true })
+	return all.text
+}

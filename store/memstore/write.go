@@ -1,0 +1,224 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// Ping implements [store.Store].
+func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	a, err := s.record(ctx, &assertions{namespace: namespace, batch: batch})
+	if err != nil {
+		return nil, err
+	}
+	if gap := s.tables.options.Gap; gap != nil && a.gap > 0 && rand.IntN(gapSample) == 0 {
+		gap(namespace, a.gap)
+	}
+	return a.states, nil
+}
+
+// gapSample is how many calls of Ping there are for each whose gap is observed, on average.
+const gapSample = 16
+
+// Leave implements [store.Store].
+func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	if len(batch) > maxDeviceWrite && s.hasDevices(namespace) {
+		return s.leaveInParts(ctx, namespace, batch)
+	}
+	a, err := s.record(ctx, &assertions{namespace: namespace, batch: batch, leaves: true})
+	if err != nil {
+		return nil, err
+	}
+	return a.states, nil
+}
+
+func (s *Store) record(ctx context.Context, a *assertions) (*assertions, error) {
+	if s.journal.Outlasts() {
+		a.batch = slices.Clone(a.batch) // the write can outlast the call
+	}
+	a.now = s.tables.readClock
+	if err := s.journal.Do(ctx, Write{op: a}); err != nil {
+		return nil, err // and not states, which the write may still change
+	}
+	return a, a.err
+}
+
+// assertions are a batch of pings or leaves.
+type assertions struct {
+	namespace string
+	batch     []store.Sighting
+	leaves    bool
+	now       func() lastseen.Instant
+	err       error             // why nothing was recorded
+	states    []lastseen.State  // the result
+	gap       time.Duration     // from the first user's previous event to this one; 0 if that user was not present
+	single    [1]lastseen.State // memory for the result of a batch of one
+}
+
+func (a *assertions) do(t *transaction) {
+	if len(a.batch) == 0 {
+		return
+	}
+	now := a.now()
+	shown := a.shown(t, now)
+	if len(shown) > 0 {
+		if a.err = t.ensure(a.namespace); a.err != nil {
+			return
+		}
+	}
+	a.states = a.single[:]
+	if len(a.batch) != 1 {
+		a.states = make([]lastseen.State, len(a.batch))
+	}
+	if t.staged == nil {
+		t.now = now
+	}
+	if a.leaves && t.hasDevices(a.namespace) {
+		a.leaveDevices(t, shown, now)
+		return
+	}
+	for i, sighting := range shown {
+		old := t.get(a.namespace, sighting.User)
+		a.states[i] = a.after(old, store.Bounded(sighting.At, now))
+		if i == 0 && old.Known() && !old.Left {
+			a.gap = a.states[0].At.Sub(old.At)
+		}
+		if a.states[i] != old {
+			t.set(a.namespace, sighting.User, a.states[i])
+		}
+	}
+	if len(a.batch) == 1 && len(shown) == 1 {
+		return
+	}
+	for i, sighting := range a.batch { // a user who is in it twice has the last state twice
+		a.states[i] = t.get(a.namespace, sighting.User)
+	}
+}
+
+// shown returns the assertions that are not hidden.
+func (a *assertions) shown(t *transaction, now lastseen.Instant) []store.Sighting {
+	hides := t.hides(a.namespace, now)
+	if hides == nil {
+		return a.batch
+	}
+	return slices.DeleteFunc(slices.Clone(a.batch), func(s store.Sighting) bool { return hides(s.User, s.At) })
+}
+
+func (a *assertions) after(s lastseen.State, at lastseen.Instant) lastseen.State {
+	if a.leaves {
+		return s.AfterLeave(at)
+	}
+	return s.AfterPing(at)
+}
+
+// Forget implements [store.Store].
+func (s *Store) Forget(ctx context.Context, namespace, user string) error {
+	err := s.journal.Do(ctx, Write{Durable: true, op: opFunc(func(t *transaction) {
+		key := lastseen.UserKey{Namespace: namespace, User: user}
+		if t.get(namespace, user).Known() || t.says(key) {
+			t.forget(key)
+		}
+		t.setContacts(key, t.contactsOf(key), ownedContacts{})
+	})})
+	// Also after an error: the write may be made.
+	return cmp.Or(err,
+		s.changeCalls(context.WithoutCancel(ctx), namespace, func(t *callTable, _ moment) { t.forget(user) }))
+}
+
+// Trim implements [store.Store].
+func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (store.TrimResult, error) {
+	var result store.TrimResult
+	var moved error
+	err := s.journal.Do(ctx, Write{Alone: true, op: opFunc(func(t *transaction) {
+		now := s.tables.readClock()
+		if moved = q.CheckClock(now); moved != nil {
+			return
+		}
+		n, ok := t.index.namespaces.Get(namespace)
+		if !ok {
+			return
+		}
+		cutoff := t.feedCutoff(namespace, now.Add(-q.Age))
+		t.trims = true
+		if newest := n.newest(); !q.All && newest != 0 && newest < cutoff {
+			result.Held = true
+			return
+		}
+		stale := n.before(cutoff, store.MaxTrim)
+		for _, user := range stale {
+			if !n.users.contacts.empty() {
+				t.noteUse(lastseen.UserKey{Namespace: namespace, User: user}, n.get(user).At)
+			}
+			t.trim(lastseen.UserKey{Namespace: namespace, User: user})
+		}
+		result.Deleted = len(stale)
+	})})
+	if err != nil { // the write can outlast the call: its result is not read
+		return store.TrimResult{}, err
+	}
+	return result, moved
+}
+
+// RemoveEmpty implements [store.Store].
+func (s *Store) RemoveEmpty(ctx context.Context, namespace string) (bool, error) {
+	removed := false
+	err := s.journal.Do(ctx, Write{Alone: true, op: opFunc(func(t *transaction) {
+		n, ok := t.index.namespaces.Get(namespace)
+		if !ok || n.users.len() > 0 || !n.users.contacts.empty() || n.users.people.says(s.tables.readClock()) ||
+			s.calls.goOn(namespace) {
+			return
+		}
+		removed = true
+		if n.users.people.empty() {
+			t.drop(namespace)
+		} else {
+			t.unlist(namespace)
+		}
+	})})
+	return err == nil && removed, err // in this order: the write can outlast the call
+}
+
+// Exist implements [store.Store].
+func (s *Store) Exist(ctx context.Context, namespaces []string) ([]bool, error) {
+	exist := make([]bool, len(namespaces))
+	err := s.read(ctx, func(x *index) {
+		for i, name := range namespaces {
+			_, exist[i] = x.namespaces.Get(name)
+		}
+	})
+	return exist, err
+}
+
+// Register implements [store.Store].
+func (s *Store) Register(ctx context.Context, namespaces []string) error {
+	namespaces = slices.Clone(namespaces) // the write can outlast the call
+	return s.journal.Do(ctx, Write{Alone: true, op: opFunc(func(t *transaction) {
+		for _, name := range namespaces {
+			if !t.exists(name) {
+				t.add(name)
+			}
+		}
+	})})
+}
+
+// DeleteNamespace implements [store.Store].
+func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
+	err := s.journal.Do(ctx, Write{Alone: true, Durable: true, op: opFunc(func(t *transaction) {
+		if t.exists(namespace) || t.index.usersOf(namespace).people != nil {
+			t.drop(namespace)
+		}
+		s.calls.drop(namespace)
+	})})
+	if err == nil {
+		s.tables.mu.Lock()
+		defer s.tables.mu.Unlock()
+		s.tables.index.endFeed(namespace) // a namespace that did not exist can have one, too
+	}
+	return err
+}
