@@ -2,9 +2,14 @@ package api
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
 )
 
 // pingBody is the JSON of a ping.
@@ -50,4 +55,147 @@ func (s *server) readPing(c echo.Context) (assertion, error) {
 	var body pingBody
 	err := s.readOne(c, &body)
 	return assertion{At: body.At, Device: body.Device, Activity: body.Activity}, err
+}
+
+// leaveBody is the JSON of a leave.
+type leaveBody struct {
+	At     jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
+	Device *deviceBody    `json:"device" validate:"optional"`
+	// How long to wait before the leave is recorded, up to a minute, such as `5s`. A ping in the meantime makes it
+	// void. The response is 202.
+	After string `json:"after" validate:"optional"`
+	// The user's JWT, for a page that closes and cannot set headers. Ignored if the request has the header
+	// Authorization, or if the server does not authenticate.
+	Token string `json:"token" validate:"optional"`
+} // @name LeaveRequest
+
+// leave records that a user went away.
+//
+// @ID leaveUser
+// @Tags Recording
+// @Summary Record a leave
+// @Description Without a device, the leave applies to the user on all tabs and devices: the user is grey at once, and
+// @Description the time of the leave becomes their last-seen time. Send it when the user signs out. The next ping, from
+// @Description any device, brings them back.
+// @Description
+// @Description With a device, the leave is of that device alone: the user is grey at once if no other device that has
+// @Description not left was seen recently. Send it when a page closes, with the device of its pings. With `after`, the
+// @Description leave waits, so that the next page of the same site can ping first.
+// @Description
+// @Description A leave older than the stored time changes nothing. A leave of a user never seen is recorded, so pings
+// @Description and leaves can arrive in any order. The body is optional. Requires the scope `ping` or the user's own
+// @Description token. A page that closes can send the token in the body, because `navigator.sendBeacon` cannot set
+// @Description headers.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Param Prefer header string false "preference"
+// @Param body body leaveBody false "The device, and the time of the event if it is not now."
+// @Success 200 {object} userResponse "The resulting presence."
+// @Success 202 "Accepted. The leave has `after` and is recorded then."
+// @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
+// @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
+func (s *server) leave(c echo.Context, _ query) error {
+	return s.recordOne(c, eventLeave, s.readLeave)
+}
+
+// readLeave reads the body of a leave, which is optional. It checks an anonymous caller by the token in the body:
+// navigator.sendBeacon, which a closing page uses, cannot set headers.
+func (s *server) readLeave(c echo.Context) (assertion, error) {
+	var body leaveBody
+	if err := s.readOne(c, &body); err != nil {
+		return assertion{}, err
+	}
+	asserted := assertion{At: body.At, Device: body.Device, After: body.After}
+	if callerOf(c).IsAnonymous() {
+		return asserted, s.authorizeToken(c, leaveSelf, body.Token)
+	}
+	return asserted, nil
+}
+
+// assertion is what a body says about one ping or leave, as it was sent.
+type assertion struct {
+	At     jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
+	Device *deviceBody    `json:"device" validate:"optional"`
+	// Only for pings: whether the person uses the device. It requires a device. Default: active.
+	Activity string `json:"activity" enums:"active,idle" validate:"optional"`
+	// Only for leaves: how long to wait before the leave is recorded, up to a minute, such as `5s`. A ping in the
+	// meantime makes it void.
+	After string `json:"after" validate:"optional"`
+}
+
+// batch are valid pings or leaves in one namespace, by the way in which they are recorded.
+type batch struct {
+	plain   []store.Sighting // of no device
+	devices []store.DeviceSighting
+	later   []connections.Departure // leaves
+}
+
+func (b *batch) size() int { return len(b.plain) + len(b.devices) + len(b.later) }
+
+// add validates what a body says about a user and adds it to the batch. Its namespace is that of the batch.
+func (b *batch) add(e event, namespace, user string, a assertion, now lastseen.Instant) *apiError {
+	if err := lastseen.CheckUser(user); err != nil {
+		return newError(codeInvalidUser, sentence(err))
+	}
+	at, err := parseAt(a.At, now)
+	if err != nil {
+		return classify(err)
+	}
+	if a.Device == nil && a.Activity == "" && a.After == "" { // as in most
+		b.plain = append(b.plain, store.Sighting{User: user, At: at})
+		return nil
+	}
+	sighting, after, bad := a.details(e, at)
+	if bad != nil {
+		return bad
+	}
+	sighting.User, sighting.At, sighting.Gone = user, at, e == eventLeave
+	switch {
+	case after > 0:
+		b.later = append(b.later, connections.Departure{Namespace: namespace, DeviceSighting: sighting, After: after})
+	case sighting.ID == "":
+		b.plain = append(b.plain, store.Sighting{User: user, At: at})
+	default:
+		b.devices = append(b.devices, sighting)
+	}
+	return nil
+}
+
+// details validates what an assertion at a time says about a device, and how long it has to wait.
+func (a assertion) details(
+	e event, at lastseen.Instant,
+) (sighting store.DeviceSighting, after time.Duration, err *apiError) {
+	if a.Device != nil {
+		if sighting, err = a.Device.sighting(); err != nil {
+			return sighting, 0, err
+		}
+	}
+	switch {
+	case e == eventPing && a.After != "":
+		return sighting, 0, newError(codeUnknownField, `Unknown field "after": only leaves have it.`)
+	case e == eventLeave && a.Activity != "":
+		return sighting, 0, newError(codeUnknownField, `Unknown field "activity": only pings have it.`)
+	case a.Activity != "" && a.Device == nil:
+		return sighting, 0, newError(codeInvalidDevice, "activity is that of a device: send the device, too.")
+	}
+	if sighting.Idle, err = parseActivity(a.Activity, at); err != nil {
+		return sighting, 0, err
+	}
+	after, err = parseAfter(a.After)
+	return sighting, after, err
+}
+
+// parseAfter reads how long a leave has to wait; 0 if it is omitted.
+func parseAfter(text string) (time.Duration, *apiError) {
+	if text == "" || text == "0" || text == "0s" {
+		return 0, nil
+	}
+	after, err := lastseen.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, errorf(codeInvalidDuration, "after: %v.", err)
+	case after > connections.MaxGrace:
+		return 0, errorf(codeInvalidDuration, "Invalid after %.40q: use at most %s.", text, "60s")
+	}
+	return after, nil
 }

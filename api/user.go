@@ -3,12 +3,15 @@ package api
 import (
 	"context"
 	"errors"
+	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
+	"github.com/lastseen/lastseen/store/connections"
 )
 
 // getUser returns the presence of a user.
@@ -109,4 +112,139 @@ func (s *server) forget(ctx context.Context, namespace, user string) error {
 		}
 	}
 	return err
+}
+
+// deviceEntry is one device of a user, or one connection of a device.
+type deviceEntry struct {
+	// The ID of the device. Several connections can have the same.
+	ID string `json:"id"`
+	// What the device is.
+	Kind lastseen.DeviceKind `json:"kind"`
+	// What the client stored with the device. Null for nothing.
+	Meta metadata `json:"meta" swaggertype:"object" extensions:"x-nullable"`
+	// When the device was first seen.
+	Since timestamp `json:"since" swaggertype:"string" format:"date-time"`
+	// The time of the newest ping or leave of the device. While a connection is open, it can be older than the user's
+	// by as much as `green`.
+	LastSeen timestamp `json:"last_seen" swaggertype:"string" format:"date-time"`
+	// Whether the person uses the device.
+	Activity string `json:"activity" enums:"active,idle"`
+	// Since when the person does not use the device. Null while they do.
+	IdleSince timestamp `json:"idle_since" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	// Whether the newest event of the device is a leave.
+	Gone bool `json:"gone"`
+	// Whether the device keeps the user present: it has not left, and was seen recently.
+	Live bool `json:"live"`
+} // @name UserDevice
+
+// devicesResponse holds the devices of a user.
+type devicesResponse struct {
+	User string `json:"user" minLength:"1" maxLength:"256"`
+	// The time at which it was decided which devices are live.
+	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	// The kinds of the live devices, in order, without repetition.
+	Kinds          []lastseen.DeviceKind `json:"kinds"`
+	*deviceDetails `json:",inline"`
+} // @name UserDevices
+
+// deviceDetails is what only the user and API keys see.
+type deviceDetails struct {
+	// Whether the person uses any of the live devices. Null without a live device.
+	Activity *string `json:"activity" enums:"active,idle" extensions:"x-nullable" validate:"optional"`
+	// Since when the person uses none of the live devices. Null while they do, and without a live device.
+	IdleSince timestamp `json:"idle_since" swaggertype:"string" format:"date-time" extensions:"x-nullable" validate:"optional"` //nolint:lll // a tag
+	// The devices, those seen last first, at most 32.
+	Devices []deviceEntry `json:"devices" validate:"optional"`
+}
+
+// getDevices returns the devices of a user.
+//
+// @ID getDevices
+// @Tags Reading
+// @Summary List the devices of a user
+// @Description Returns the devices and connections of which the store has a record, including those that left. A record
+// @Description is deleted when the user was seen two green thresholds and a ping interval after the device. A user
+// @Description without devices is not an error.
+// @Description
+// @Description Requires the scope `read`. API keys and the user's own token see everything. For other callers, the
+// @Description response has only the `kinds`, and is 403 unless the namespace's setting `show-kinds` is on. With the
+// @Description setting `visibility: contacts`, a user's token gets no kinds of another user, unless the other user has the
+// @Description token's user among their contacts.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Success 200 {object} devicesResponse "The devices."
+// @Router /v1/namespaces/{namespace}/users/{user}/devices [get]
+func (s *server) getDevices(c echo.Context, _ query) error {
+	namespace, user, err := pathNames(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	stored, err := s.storeFor(c, namespace).ReadDevices(ctx, namespace, user)
+	if err != nil {
+		return err
+	}
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	response := devicesResponse{User: user, AsOf: timestamp(now), Kinds: []lastseen.DeviceKind{}}
+	live := stored.Live(now)
+	for _, r := range live {
+		response.Kinds = append(response.Kinds, r.Kind)
+	}
+	slices.Sort(response.Kinds)
+	response.Kinds = slices.Compact(response.Kinds)
+	if callerOf(c).CanSeeDevices(namespace, user) {
+		response.deviceDetails = detailsOf(stored, live, now)
+	}
+	return respond(c, response)
+}
+
+// detailsOf returns what a response shows of the devices of a user, given the live records.
+func detailsOf(stored store.UserDevices, live []lastseen.DeviceRecord, now lastseen.Instant) *deviceDetails {
+	d := &deviceDetails{Devices: []deviceEntry{}}
+	if idle, known := stored.Activity(now); known {
+		d.Activity, d.IdleSince = new(activityOf(idle)), timestamp(idle)
+	}
+	for i, r := range stored.Records {
+		d.Devices = append(d.Devices, deviceEntry{
+			ID: connections.DeviceOf(r.ID), Kind: r.Kind, Meta: metadata(stored.Meta[i]),
+			Since: timestamp(r.Since), LastSeen: timestamp(r.At),
+			Activity: activityOf(r.IdleSince), IdleSince: timestamp(r.IdleSince),
+			Gone: r.Gone, Live: slices.Contains(live, r),
+		})
+	}
+	return d
+}
+
+// activityOf returns the activity of a device that is idle since a time; 0 for one that is active.
+func activityOf(idle lastseen.Instant) string {
+	if idle != 0 {
+		return activityIdle
+	}
+	return activityActive
+}
+
+// closeConnections closes the connections of a user.
+//
+// @ID closeConnections
+// @Tags Connecting
+// @Summary Close the connections of a user
+// @Description Closes all WebSocket connections that the user has open now, on all servers, within a second. They get
+// @Description the close code 4410, and no leave is recorded. A client with a valid token can connect again. Requires the
+// @Description scope `admin`.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Success 204 "The connections are being closed."
+// @Router /v1/namespaces/{namespace}/users/{user}/connections [delete]
+func (s *server) closeConnections(c echo.Context, _ query) error {
+	namespace, user, err := pathNames(c)
+	if err != nil {
+		return err
+	}
+	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
 }

@@ -2,13 +2,20 @@ package api
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // otherLabel stands for all methods and all paths that are not served.
@@ -136,4 +143,94 @@ func (m *requestMetrics) count(e *endpoint, result outcome, refused bool, took t
 	if refused && e.refused != nil {
 		e.refused.Inc()
 	}
+}
+
+// trace makes a span for each request below /v1, by the conventions of OpenTelemetry for HTTP servers. It records the
+// route as a template, and neither the path, which names a user, nor addresses. The span continues the trace that the
+// client's traceparent names; whether it is recorded is up to this server's sampler.
+func (s *server) trace(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		request := c.Request()
+		if !strings.HasPrefix(request.URL.Path, "/v1/") {
+			return next(c)
+		}
+		ctx := propagation.TraceContext{}.Extract(request.Context(), propagation.HeaderCarrier(request.Header))
+		ctx, span := s.Tracer.Start(ctx, "HTTP", trace.WithSpanKind(trace.SpanKindServer))
+		if !span.IsRecording() {
+			return next(c)
+		}
+		defer span.End()
+		c.SetRequest(request.WithContext(ctx))
+		if err := next(c); err != nil {
+			c.Error(err) // now, because the span needs the status; not returned, or it would be handled twice
+		}
+		describe(span, c)
+		return nil
+	}
+}
+
+// describe names the span of a request that was served.
+func describe(span trace.Span, c echo.Context) {
+	method, status := c.Request().Method, c.Response().Status
+	span.SetName(strings.TrimSpace(knownMethod(method) + " " + c.Path()))
+	span.SetAttributes(
+		semconv.HTTPRequestMethodKey.String(knownMethod(method)),
+		semconv.HTTPRoute(c.Path()),
+		semconv.HTTPResponseStatusCode(status),
+	)
+	if status >= http.StatusInternalServerError {
+		span.SetStatus(codes.Error, "")
+	}
+}
+
+// knownMethod returns the method of a request, or _OTHER for methods that a client made up.
+func knownMethod(method string) string {
+	known := []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete, http.MethodOptions, http.MethodPut,
+		http.MethodPatch,
+	}
+	if slices.Contains(known, method) {
+		return method
+	}
+	return "_OTHER"
+}
+
+// serverLog is the error log of package net/http.
+type serverLog struct {
+	logger   *slog.Logger
+	failures *throttle
+}
+
+// serverFailures returns the prefixes of messages about failures of this server or its machine. Clients cause the other
+// messages, for example by a TLS handshake that fails.
+func serverFailures() []string {
+	return []string{
+		"http: panic serving ", "http2: panic serving ", "http: Accept error: ", "http: superfluous ",
+		"http: response.Write", "http: invalid Content-Length ", "http: WriteHeader called ",
+	}
+}
+
+// Write logs a message.
+func (l *serverLog) Write(text []byte) (int, error) {
+	message, stack, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	for _, prefix := range serverFailures() {
+		if rest, found := strings.CutPrefix(message, prefix); found {
+			l.fail(prefix, rest, stack)
+			return len(text), nil
+		}
+	}
+	l.logger.Debug(message)
+	return len(text), nil
+}
+
+// fail logs a failure. A panic is the same failure whichever client it was with.
+func (l *serverLog) fail(prefix, rest, stack string) {
+	if !strings.Contains(prefix, "panic") {
+		cause, _, _ := strings.Cut(rest, ";") // "retrying in 5ms" follows
+		l.failures.log(slog.LevelError, prefix+cause, prefix+cause)
+		return
+	}
+	client, cause, _ := strings.Cut(rest, ": ")
+	message := strings.TrimSuffix(prefix, "serving ") + cause
+	l.failures.log(slog.LevelError, message, message, slog.String("client", client), slog.String("stack", stack))
 }
