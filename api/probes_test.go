@@ -329,5 +329,5 @@ func TestPanicsBelowEcho(t *testing.T) {
 	require.False(t, getOK(server))
 	require.Contains(t, log.String(), "level=ERROR")
 	require.Contains(t, log.String(), "the cause")
-	require.Contains(t, log.String(), "outages_test.go", "the stack")
+	require.Contains(t, log.String(), "probes_test.go", "the stack")
 }
