@@ -110,7 +110,7 @@ func useFeed(t *testing.T, f *feed) {
 	require.True(t, f.sweep(f.clock()).Begun)
 	r.watermark = 0
 	r.requireTruth()
-	for _, key := range f.companions() {
+	for _, key := range f.sideKeys() {
 		f.remove(key)
 	}
 	f.s.ExpireAgreements()
@@ -121,7 +121,7 @@ func useFeed(t *testing.T, f *feed) {
 	r.requireNotRecorded()
 }
 
-func (f *feed) companions() (keys []string) {
+func (f *feed) sideKeys() (keys []string) {
 	for _, key := range f.keys {
 		keys = append(keys, feedKey(key), streamKey(key))
 	}

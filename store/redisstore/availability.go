@@ -25,7 +25,7 @@ func (s *Store) SetAvailability(
 	}
 	defer cancel()
 	c := &candidate{namespace: s.keys.namespace(name)}
-	if !c.hasCompanions() {
+	if !c.hasSideKeys() {
 		return lastseen.State{}, store.ErrNoAvailability
 	}
 	now, err := s.client.Clock.Read(ctx)
@@ -74,7 +74,7 @@ func (s *Store) say(
 		return ""
 	}
 	cmd := s.runShards(redisclient.Confirmed(ctx), []shardCall{{
-		namespace: c.namespace, shard: c.of(user), script: scripts.Say,
+		namespace: c.namespace, shard: c.of(user), script: scripts.SetAvailability,
 		prepare: func(has sides) (string, string, []any) {
 			return "defhmpru", creates(has) + s.feedLetters(ctx, c.namespace, c.of(user), has), []any{
 				linkBase(), int64(at), user, string(said.Availability), said.Note, int64(said.Until),
@@ -108,7 +108,7 @@ func (s *Store) ReadAvailability(
 		return lastseen.Said{}, err
 	}
 	defer cancel()
-	if !c.hasCompanions() {
+	if !c.hasSideKeys() {
 		return lastseen.Said{}, nil
 	}
 	return s.readSaid(ctx, c, user, at)
@@ -181,7 +181,7 @@ func (s *Store) withoutHidden(
 
 // mayBeNew reports whether a namespace that can have hidden users does not exist.
 func (c *candidate) mayBeNew() bool {
-	return c.err == nil && !c.hasMeta && !c.exists && c.hasCompanions()
+	return c.err == nil && !c.hasMeta && !c.exists && c.hasSideKeys()
 }
 
 // allDevicesHidden reports whether all items of a batch of devices are hidden, in a namespace that does not exist. Then
@@ -220,7 +220,7 @@ func newHiddenCheck(c *candidate, count int, item func(int) (lastseen.Instant, *
 			args = append(args, int64(time), user)
 		}
 		check.calls = append(check.calls, shardCall{
-			namespace: c.namespace, shard: chunk.key, script: scripts.Hides, reads: true,
+			namespace: c.namespace, shard: chunk.key, script: scripts.IsHidden, reads: true,
 			prepare: func(sides) (string, string, []any) { return "hp", "", slices.Clone(args) },
 		})
 	}
@@ -247,7 +247,7 @@ func (s *Store) findHidden(ctx context.Context, checks []*hiddenCheck) {
 	}
 }
 
-// read reads the reply of hides.lua to a chunk, and reports whether all of it is hidden.
+// read reads the reply of is_hidden.lua to a chunk, and reports whether all of it is hidden.
 func (h *hiddenCheck) read(chunk *chunk, cmd *redis.Cmd) bool {
 	reply, err := redisclient.Slice(cmd.Val(), 2)
 	if err != nil || cmd.Err() != nil {

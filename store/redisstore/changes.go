@@ -30,7 +30,7 @@ func (s *feeds) openFeeds(ctx context.Context, all []*candidate) {
 	allowed := s.allowsFeeds(ctx)
 	s.verify(ctx, all)
 	for _, c := range all {
-		if c.err == nil && (!allowed || !c.hasCompanions()) {
+		if c.err == nil && (!allowed || !c.hasSideKeys()) {
 			c.err = store.ErrNoFeed
 		}
 	}
@@ -39,7 +39,7 @@ func (s *feeds) openFeeds(ctx context.Context, all []*candidate) {
 // openFeed is open for a namespace that can have a feed.
 func (s *feeds) openFeed(ctx context.Context, name string) (context.Context, context.CancelFunc, *candidate, error) {
 	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
-	if err == nil && (!s.allowsFeeds(ctx) || !c.hasCompanions()) {
+	if err == nil && (!s.allowsFeeds(ctx) || !c.hasSideKeys()) {
 		cancel()
 		err = store.ErrNoFeed
 	}

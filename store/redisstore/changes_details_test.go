@@ -15,7 +15,7 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// detailsKey and endsKey are companions of a shard's key.
+// detailsKey and endsKey are side keys of a shard's key.
 func detailsKey(key string) string { return "presence:details:{" + key + "}" }
 func endsKey(key string) string    { return "presence:ends:{" + key + "}" }
 

@@ -57,11 +57,11 @@ func TestSideKeys(t *testing.T) {
 	chat := k.namespace("chat")
 	require.Equal(t, "presence:changes:{presence:chat:1}", chat.sideKey(chat.shard(1), 's'))
 	require.Equal(t, "presence:keys:{presence:chat:1}", chat.sidesKey(chat.shard(1)))
-	require.True(t, chat.hasCompanions())
-	require.False(t, k.namespace("adopted").hasCompanions())
-	require.False(t, k.namespace("declared").hasCompanions())
+	require.True(t, chat.hasSideKeys())
+	require.False(t, k.namespace("adopted").hasSideKeys())
+	require.False(t, k.namespace("declared").hasSideKeys())
 	for _, prefix := range []string{"{p}:", "p{", "}"} {
-		require.False(t, keyspace{prefix: prefix, shards: 1}.namespace("chat").hasCompanions())
+		require.False(t, keyspace{prefix: prefix, shards: 1}.namespace("chat").hasSideKeys())
 	}
 }
 

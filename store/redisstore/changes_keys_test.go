@@ -82,10 +82,10 @@ func TestFeedsExpire(t *testing.T) {
 		}
 		requireTTL := func(least, most time.Duration) {
 			for _, key := range f.keys {
-				for _, companion := range []string{feedKey(key), streamKey(key)} {
-					left := f.client.PTTL(ctx, companion).Val()
-					require.Greater(t, left, least, companion)
-					require.LessOrEqual(t, left, most, companion)
+				for _, side := range []string{feedKey(key), streamKey(key)} {
+					left := f.client.PTTL(ctx, side).Val()
+					require.Greater(t, left, least, side)
+					require.LessOrEqual(t, left, most, side)
 				}
 			}
 		}

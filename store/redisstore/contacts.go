@@ -169,7 +169,7 @@ func (s *contacts) beginContacts(
 	}
 	c := &candidate{namespace: s.keys.namespace(name)}
 	switch {
-	case !c.hasCompanions():
+	case !c.hasSideKeys():
 		c.err = store.ErrNoContacts
 	case adds > store.MaxContacts:
 		c.err = store.ErrTooManyContacts
@@ -302,7 +302,7 @@ func (s *contacts) openContacts(
 	ctx context.Context, name string,
 ) (context.Context, context.CancelFunc, namespace, error) {
 	ctx, cancel, ns, err := s.open(ctx, name)
-	if err == nil && !ns.hasCompanions() {
+	if err == nil && !ns.hasSideKeys() {
 		cancel()
 		err = store.ErrNoContacts
 	}
@@ -311,7 +311,7 @@ func (s *contacts) openContacts(
 
 // forgetContacts deletes the contacts of an owner. It looks first whether the shard has any.
 func (s *contacts) forgetContacts(ctx context.Context, ns namespace, owner string) error {
-	if !ns.hasCompanions() {
+	if !ns.hasSideKeys() {
 		return nil
 	}
 	n, err := s.client.Exists(ctx, ns.sideKey(ns.of(owner), 'c')).Result()

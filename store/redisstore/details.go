@@ -37,7 +37,7 @@ func (s *Store) ReadDetails(
 		return nil, err
 	}
 	defer cancel()
-	if !c.hasCompanions() || len(records) == 0 {
+	if !c.hasSideKeys() || len(records) == 0 {
 		return nil, nil
 	}
 	var all map[string]store.Details
@@ -148,7 +148,7 @@ func (s *Store) warnOfDetails(ns namespace, user string) {
 	s.warnOnce(ns, "details", "what a user says cannot be read: it counts as nothing", "user", user)
 }
 
-// parsePrivate reads what an invisible user says: see say.lua.
+// parsePrivate reads what an invisible user says: see set_availability.lua.
 func parsePrivate(text string) (said lastseen.Said, ok bool) {
 	end, note, goesOn := strings.Cut(text, " ")
 	until, err := strconv.ParseInt(end, 10, 64)

@@ -30,7 +30,7 @@ func (s *Store) RecordDevices(
 		pendingBatch: pendingBatch{candidate: candidate{namespace: s.keys.namespace(name)}},
 		window:       window, items: batch, states: make(map[string]lastseen.State, len(batch)),
 	}
-	if !d.hasCompanions() {
+	if !d.hasSideKeys() {
 		return nil, store.ErrNoDevices
 	}
 	if len(batch) == 0 {
@@ -219,7 +219,7 @@ func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserD
 		return devices, err
 	}
 	defer cancel()
-	if !c.hasCompanions() {
+	if !c.hasSideKeys() {
 		return devices, store.ErrNoDevices
 	}
 	cmd := s.runShards(ctx, []shardCall{{

@@ -123,7 +123,7 @@ func testDevicesWhileSlotsMove(t *testing.T, c *redistest.Cluster, l *devicesLog
 	}
 }
 
-// testDevicesInHalfASlot: of a shard and its companions some have moved and some have not. Redis refuses what needs
+// testDevicesInHalfASlot: of a shard and its side keys some have moved and some have not. Redis refuses what needs
 // several of them, and every call either fails as unavailable or is right.
 func testDevicesInHalfASlot(t *testing.T, c *redistest.Cluster, l *devicesLog) {
 	key := "presence:chat:3"

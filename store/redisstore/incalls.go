@@ -20,7 +20,7 @@ type callNamespace struct {
 func (s *Store) openCalls(
 	ctx context.Context, name string,
 ) (context.Context, context.CancelFunc, rediscalls.Namespace, error) {
-	if !s.keys.namespace(name).hasCompanions() {
+	if !s.keys.namespace(name).hasSideKeys() {
 		return nil, nil, nil, store.ErrNoCalls
 	}
 	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
@@ -31,7 +31,7 @@ func (s *Store) openCalls(
 }
 
 func (c callNamespace) Name() string           { return c.name }
-func (c callNamespace) Key(word string) string { return c.companion(word, c.shard(0)) }
+func (c callNamespace) Key(word string) string { return c.namedKey(word, c.shard(0)) }
 func (c callNamespace) Recheck()               { c.s.agreements.recheck(c.name) }
 func (c callNamespace) Listed() bool           { return c.s.agreements.load(c.name).calls }
 func (c callNamespace) SetListed(listed bool)  { c.s.agreements.setCalls(c.name, listed) }
@@ -65,7 +65,7 @@ func (c callNamespace) SetInCalls(ctx context.Context, in []rediscalls.InCall) e
 
 // forgetCalls deletes the calls of a user. Those that go on end.
 func (s *Store) forgetCalls(ctx context.Context, ns namespace, user string) error {
-	if !ns.hasCompanions() {
+	if !ns.hasSideKeys() {
 		return nil
 	}
 	may, err := rediscalls.May(ctx, s.calls, ns.name)

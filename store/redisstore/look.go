@@ -30,7 +30,7 @@ func (s *shards) lookFirst(ctx context.Context, calls []shardCall, open []int, c
 	for _, at := range open {
 		c := &calls[at]
 		known := s.sides.of(c.shard)
-		if !c.hasCompanions() || known.stored != "" && known.round > round-keepKnown {
+		if !c.hasSideKeys() || known.stored != "" && known.round > round-keepKnown {
 			continue
 		}
 		if l := unknown[c.shard]; l == nil {

@@ -29,7 +29,7 @@ func (n namespace) meta() meta {
 	if !n.own {
 		m.key = n.key
 	}
-	if n.hasCompanions() {
+	if n.hasSideKeys() {
 		m.layout = layoutVersion
 	}
 	return m

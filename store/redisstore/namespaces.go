@@ -264,7 +264,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	if _, err := s.unregister(ctx, name); err != nil {
 		return err
 	}
-	if ns.hasCompanions() {
+	if ns.hasSideKeys() {
 		err = s.deleteShards(ctx, ns, "")
 		return cmp.Or(err, rediscalls.Delete(ctx, s.calls, callNamespace{&candidate{namespace: ns}, s}))
 	}
@@ -291,7 +291,7 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	if used, err := s.isUsed(ctx, ns); err != nil || !used {
-		if err == nil && ns.hasCompanions() {
+		if err == nil && ns.hasSideKeys() {
 			err = s.deleteUnused(ctx, ns)
 		}
 		if err != nil {
@@ -333,7 +333,7 @@ func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
 	if n, err := s.members(ctx, ns); err != nil || n > 0 {
 		return n > 0, err
 	}
-	if !ns.hasCompanions() {
+	if !ns.hasSideKeys() {
 		return false, nil
 	}
 	goOn, err := rediscalls.GoOn(ctx, s.calls, callNamespace{&candidate{namespace: ns}, s})
@@ -352,7 +352,7 @@ func (s *Store) anySays(ctx context.Context, ns namespace) (bool, error) {
 	calls := make([]shardCall, ns.shards)
 	for i, key := range ns.all() {
 		calls[i] = shardCall{
-			namespace: ns, shard: key, script: scripts.Says, reads: true,
+			namespace: ns, shard: key, script: scripts.HasAvailability, reads: true,
 			prepare: func(sides) (string, string, []any) { return "d", "", []any{int64(now)} },
 		}
 	}
@@ -371,7 +371,7 @@ func (s *registry) members(ctx context.Context, ns namespace) (int64, error) {
 	var cmds []*redis.IntCmd
 	for _, key := range ns.all() {
 		cmds = append(cmds, pipe.ZCard(ctx, key))
-		if ns.hasCompanions() {
+		if ns.hasSideKeys() {
 			cmds = append(cmds, pipe.ZCard(ctx, ns.sideKey(key, 'c')))
 		}
 	}

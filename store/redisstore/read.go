@@ -79,7 +79,7 @@ func (s *Store) queryLookup(
 	cmd := lookupCmd{Batch: b, chunk: c, namespace: of.namespace}
 	cmd.reply = redis.NewFloatSliceCmd(ctx, lookupArgs(b, c)...)
 	_ = pipe.Process(ctx, cmd.reply) // only queues it
-	if of.hasCompanions() {
+	if of.hasSideKeys() {
 		cmd.described = s.queryDetails(ctx, pipe, of.namespace, c, func(i int) *string { return &b.Items[i] })
 	}
 	return cmd

@@ -16,14 +16,14 @@ import (
 // This file names the side keys of shards, and runs scripts that use them: see sides.lua and
 // docs/decisions/redis-keys.md.
 
-// hasCompanions reports whether a namespace can have side keys. They are in the slot of the shard's key because their
+// hasSideKeys reports whether a namespace can have side keys. They are in the slot of the shard's key because their
 // names contain that key in braces, so there can be no other braces. Sets that other programs write have none, since
 // side keys would miss those writes.
-func (n namespace) hasCompanions() bool {
+func (n namespace) hasSideKeys() bool {
 	return n.own && !n.shared && !strings.ContainsAny(n.key, "{}")
 }
 
-func (n namespace) companion(what, shard string) string {
+func (n namespace) namedKey(what, shard string) string {
 	return strings.TrimSuffix(n.key, n.name) + what + ":{" + shard + "}"
 }
 
@@ -37,11 +37,11 @@ var sideWords = [...]string{
 
 // sideKey returns the side key of a shard with a letter.
 func (n namespace) sideKey(shard string, letter rune) string {
-	return n.companion(sideWords[strings.IndexRune(sideLetters, letter)], shard)
+	return n.namedKey(sideWords[strings.IndexRune(sideLetters, letter)], shard)
 }
 
 // sidesKey returns the key of the hash that says which side keys a shard has, and sidesField is its field.
-func (n namespace) sidesKey(shard string) string { return n.companion("keys", shard) }
+func (n namespace) sidesKey(shard string) string { return n.namedKey("keys", shard) }
 
 const sidesField = "keys"
 
@@ -180,7 +180,7 @@ func (s *shards) runShardsAll(ctx context.Context, calls []shardCall) ([]*redis.
 
 // sidesCall returns the call of a script as sides.lua takes it, and also names the side keys that it asked for.
 func (s *shards) sidesCall(c *shardCall, needs string) redisclient.Call {
-	if !c.hasCompanions() {
+	if !c.hasSideKeys() {
 		_, _, args := c.prepare("-")
 		return redisclient.Call{Key: c.shard, Script: c.script, Args: append(args, "", "", "")}
 	}
@@ -240,7 +240,7 @@ func (s *shards) repeats(c *shardCall, cmd *redis.Cmd, needs *string) bool {
 // those that do not exist.
 func (s *shards) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
 	all := make([]sides, ns.shards)
-	if !ns.hasCompanions() {
+	if !ns.hasSideKeys() {
 		return all, nil
 	}
 	calls, open := make([]shardCall, ns.shards), make([]int, ns.shards)

@@ -78,7 +78,7 @@ func testDetailsWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
 	testFeedWhileSlotsMove(t, c, f)
 }
 
-// testFeedInHalfASlot: of a shard and its companions some have moved and some have not. Redis refuses what needs
+// testFeedInHalfASlot: of a shard and its side keys some have moved and some have not. Redis refuses what needs
 // several of them, and every call either fails as unavailable or is right.
 func testFeedInHalfASlot(t *testing.T, c *redistest.Cluster, f *feed) {
 	users := numbered("u", 30)

@@ -52,7 +52,7 @@ func newFeed(t *testing.T, shards int) *feed {
 	return startFeed(t, newStore(t, redisstore.Options{URL: url, Shards: shards}), newClient(t, url), shards)
 }
 
-// feedKey and streamKey are the companions of a shard's key.
+// feedKey and streamKey are the side keys of a shard's key.
 func feedKey(key string) string   { return "presence:feed:{" + key + "}" }
 func streamKey(key string) string { return "presence:changes:{" + key + "}" }
 

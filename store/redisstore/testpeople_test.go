@@ -129,8 +129,8 @@ func sidesOf(t *testing.T, client redis.UniversalClient) string {
 	return all["keys"]
 }
 
-// recordsKey is the companion of a key for devices.
+// recordsKey is the side key of a key for devices.
 func recordsKey(key string) string { return "presence:devices:{" + key + "}" }
 
-// metasKey is the companion of the key of the namespace chat for what apps add to devices.
+// metasKey is the side key of the key of the namespace chat for what apps add to devices.
 const metasKey = "presence:devicemeta:{presence:chat}"

@@ -320,7 +320,7 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 // forgetUser deletes a user with devices and what the user says, and appends that to the feed, if there is one.
 func (s *Store) forgetUser(ctx context.Context, ns namespace, user string) error {
 	shard := ns.of(user)
-	if !ns.hasCompanions() {
+	if !ns.hasSideKeys() {
 		return redisclient.Translate(s.client.ZRem(redisclient.Confirmed(ctx), shard, user).Err())
 	}
 	_, err := s.runShardsAll(redisclient.Confirmed(ctx), []shardCall{{

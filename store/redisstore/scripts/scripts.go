@@ -40,7 +40,7 @@ var (
 
 	// Of shards as a whole:
 	Look        = sides(text("shared/clock", "shared/look"))
-	DeleteShard = sides(text("shared/clock", "shared/timetext", "shared/details", "availability/anysays",
+	DeleteShard = sides(text("shared/clock", "shared/timetext", "shared/details", "availability/any_availability",
 		"availability/hiddendrop", "shared/deleteshard"))
 
 	// Of changes feeds:
@@ -63,13 +63,13 @@ var (
 	ContactsTrim = sides(text("shared/clock", "availability/hidden", "contacts/contactstrim"))
 
 	// Of availability:
-	Hides = sides(text("shared/clock", "availability/hidden", "availability/hides"))
-	Say   = sides(
+	IsHidden        = sides(text("shared/clock", "availability/hidden", "availability/is_hidden"))
+	SetAvailability = sides(
 		text("shared/clock", "feed/feed", "shared/bytes", "shared/records", "shared/timetext", "shared/details",
 			"shared/ends", "availability/hidden", "availability/hiddendrop"),
-		function("leave_devices", devicesRule()), text("availability/say"))
-	Says = sides(
-		text("shared/clock", "shared/timetext", "shared/details", "availability/anysays", "availability/says"))
+		function("leave_devices", devicesRule()), text("availability/set_availability"))
+	HasAvailability = sides(
+		text("shared/clock", "shared/timetext", "shared/details", "availability/any_availability", "availability/has_availability"))
 
 	// Of calls:
 	CallStart  = calls("calls/callchange", "calls/callstart")

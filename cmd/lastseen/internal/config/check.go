@@ -113,14 +113,14 @@ func (s *Values) checkChanges(e *Error) {
 	if !s.OnRedis() || s.Changes != feed.On {
 		return
 	}
-	s.checkCompanions(e, "changes",
+	s.checkSideKeys(e, "changes",
 		"a set that other programs can write has no changes feed: set changes to auto or off for it",
 		"a changes feed requires a prefix without braces")
 }
 
-// checkCompanions reports what cannot have keys besides those of its users in Redis, which a setting requires: sets
+// checkSideKeys reports what cannot have keys besides those of its users in Redis, which a setting requires: sets
 // that other programs can write, and all if the prefix has braces.
-func (s *Values) checkCompanions(e *Error, setting, others, braces string) {
+func (s *Values) checkSideKeys(e *Error, setting, others, braces string) {
 	s.conflict(e.Addf, "redis-key", setting, s.RedisKey != "", others)
 	s.conflict(e.Addf, "redis-score-unit", setting,
 		s.RedisScoreUnit != redisstore.Milliseconds || s.server != nil && s.isSet("redis-score-unit"), others)

@@ -30,7 +30,7 @@ func (s *Values) checkContacts(e *Error) {
 	if !s.OnRedis() || !s.toContacts() {
 		return
 	}
-	s.checkCompanions(e, "visibility",
+	s.checkSideKeys(e, "visibility",
 		"users in a set that other programs can write have no contacts: set visibility to everyone for it",
 		"contacts require a prefix without braces")
 }
