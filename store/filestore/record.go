@@ -13,7 +13,7 @@ import (
 //	change  = 'n' name                the changes that follow are to this namespace, which exists
 //	        | 's' user score          the user's state is now this; their devices stay
 //	        | 'v' user score devices  the user's state and devices are now these; see [packed.AppendDevices]
-//	        | 'm' id meta             the meta of a record is now this; of the user of the last 'v'
+//	        | 'm' id meta             the meta of a record is now this; of the user of the 'v' directly before
 //	        | 'f' user                the user and their devices are deleted, and what the user said
 //	        | 't' user                the user and their devices are deleted; what the user said stays
 //	        | 'd'                     the namespace and all its users are deleted, and what they said

@@ -56,10 +56,7 @@ func (w Write) do(t *transaction) {
 }
 
 // memory is the journal of a store without one.
-type memory struct {
-	nothing
-	tables *Tables
-}
+type memory struct{ tables *Tables }
 
 func (memory) Outlasts() bool { return false }
 
@@ -67,7 +64,7 @@ func (m memory) Do(ctx context.Context, w Write) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return m.tables.Run(w, m)
+	return m.tables.Run(w, nothing{})
 }
 
 // Discard returns a log that ignores everything.
@@ -98,7 +95,8 @@ func (x *Tables) Run(w Write, log Log) error {
 	return nil
 }
 
-// Staged are writes that are made together later. Nothing else may change the tables until then, except calls.
+// Staged are writes that are made together later. Until then, only calls and feeds may change the
+// tables as well.
 type Staged struct {
 	tables *Tables
 	transaction

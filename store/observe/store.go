@@ -11,7 +11,7 @@ import (
 // Store returns s with its calls measured. What s has beyond a [store.Store] is found with [store.As].
 //
 // Now is not measured: it hardly ever makes a call. A call with several reads or sweeps of changes is one call; its
-// outcome is that of the first one that failed. That a namespace has no feed, or none now, is no failure.
+// outcome is that of the first one that failed. Errors that are results, such as that there is no feed, do not count.
 func Store(s store.Store, c *Calls) store.Store { return &observed{s, c} }
 
 // Batcher returns s with its calls measured. A call with several batches is one call; its outcome is that of the first

@@ -20,12 +20,13 @@ type callNamespace struct {
 func (s *Store) openCalls(
 	ctx context.Context, name string,
 ) (context.Context, context.CancelFunc, rediscalls.Namespace, error) {
-	if !s.keys.namespace(name).hasSideKeys() {
-		return nil, nil, nil, store.ErrNoCalls
-	}
 	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
 	if err != nil {
 		return nil, nil, nil, err
+	}
+	if !c.hasSideKeys() {
+		cancel()
+		return nil, nil, nil, store.ErrNoCalls
 	}
 	return ctx, cancel, callNamespace{c, s}, nil
 }
@@ -68,8 +69,8 @@ func (s *Store) forgetCalls(ctx context.Context, ns namespace, user string) erro
 	if !ns.hasSideKeys() {
 		return nil
 	}
-	may, err := rediscalls.May(ctx, s.calls, ns.name)
-	if err != nil || !may {
+	listed, err := rediscalls.IsListed(ctx, s.calls, ns.name)
+	if err != nil || !listed {
 		return err
 	}
 	c := &candidate{namespace: ns}

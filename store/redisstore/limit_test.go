@@ -30,6 +30,8 @@ func TestNamespaceLimit(t *testing.T) {
 	before := contents(t, client)
 	require.ErrorIs(t, ping(s, "b", "alice"), store.ErrNamespaceLimit)
 	require.ErrorIs(t, leave(s, "b", "alice"), store.ErrNamespaceLimit)
+	_, err := s.StartCall(ctx, "b", newCallers(t, s).newCall("alice", "bob"))
+	require.ErrorIs(t, err, store.ErrNamespaceLimit)
 	require.Equal(t, before, contents(t, client))
 	require.NoError(t, ping(newStore(t, o), "a", "bob"), "a server that does not know it yet")
 	require.NoError(t, ping(newStore(t, redisstore.Options{URL: url}), "b", "alice"), "no limit by default")

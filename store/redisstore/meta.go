@@ -109,6 +109,31 @@ type candidate struct {
 	err      error // why this server cannot serve it
 }
 
+// open begins an operation on one namespace, after checking that this server can serve it.
+func (s *registry) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
+	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
+	if err != nil {
+		return nil, nil, namespace{}, err
+	}
+	return ctx, cancel, c.namespace, nil
+}
+
+// openCandidate is open with what the check found.
+func (s *registry) openCandidate(
+	ctx context.Context, timeout time.Duration, name string,
+) (context.Context, context.CancelFunc, *candidate, error) {
+	ctx, cancel, err := s.client.Begin(ctx, timeout)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	c := &candidate{namespace: s.keys.namespace(name)}
+	if s.verify(ctx, []*candidate{c}); c.err != nil {
+		cancel()
+		return nil, nil, nil, c.err
+	}
+	return ctx, cancel, c, nil
+}
+
 // verify checks, once in each round, that namespaces are stored as this server stores them, and fills in what it finds.
 // Sets without a meta and shared sets may hold anything, so their scores are checked, too.
 func (s *registry) verify(ctx context.Context, all []*candidate) {

@@ -64,7 +64,7 @@ type Options struct {
 	// removed while another server writes to it, there may be one more than the limit.
 	MaxNamespaces int
 
-	// See [redisclient.Options]. Timeout bounds a batch of pings, leaves or lookups; default 250 ms. Other operations
+	// See [redisclient.Options]. Timeout bounds a batch of pings or lookups; default 250 ms. Other operations
 	// take at most twice as long. Wait is for pings, leaves, deletions, availabilities, contacts and steps of calls.
 	Timeout      time.Duration
 	DialTimeout  time.Duration // default 200 ms
@@ -221,6 +221,8 @@ func (s *Store) Client() *redisclient.Client { return s.client }
 // Replicas returns the replicas that are read from; nil to read from the primary alone.
 func (s *Store) Replicas() *replica.Set { return s.replicas }
 
+var _ store.ReplicaReader = (*Store)(nil)
+
 // FromReplica implements [store.ReplicaReader]. All calls of the result use the same replica.
 func (s *Store) FromReplica(primary store.Store, namespace string) (store.ReplicaReads, bool) {
 	return s.replicas.From(primary, namespace)
@@ -242,34 +244,3 @@ func (s *Store) ClockStats() clock.Stats { return s.client.Clock.Stats() }
 
 // Close stops the clock and closes the connections. No accepted write is lost: every call waits for Redis' reply.
 func (s *Store) Close() error { return errors.Join(s.client.Close(), s.replicas.Close()) }
-
-// open begins an operation on one namespace, after checking that this server can serve it.
-func (s *registry) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
-	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
-	if err != nil {
-		return nil, nil, namespace{}, err
-	}
-	return ctx, cancel, c.namespace, nil
-}
-
-// openCandidate is open with what the check found.
-func (s *registry) openCandidate(
-	ctx context.Context, timeout time.Duration, name string,
-) (context.Context, context.CancelFunc, *candidate, error) {
-	ctx, cancel, err := s.client.Begin(ctx, timeout)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	c := &candidate{namespace: s.keys.namespace(name)}
-	if s.verify(ctx, []*candidate{c}); c.err != nil {
-		cancel()
-		return nil, nil, nil, c.err
-	}
-	return ctx, cancel, c, nil
-}
-
-// warnOnce logs the first remark of its type about a namespace.
-func (s *shards) warnOnce(ns namespace, about, message string, args ...any) {
-	args = append([]any{"namespace", ns.name, "key", ns.key}, args...)
-	s.client.Log.LogOnce(slog.LevelWarn, ns.name, about, "found", message, args...)
-}

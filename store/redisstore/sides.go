@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 
@@ -119,6 +120,12 @@ type shards struct {
 	sides  knownSides
 
 	agreements agreements // on their namespaces
+}
+
+// warnOnce logs the first remark of its type about a namespace.
+func (s *shards) warnOnce(ns namespace, about, message string, args ...any) {
+	args = append([]any{"namespace", ns.name, "key", ns.key}, args...)
+	s.client.Log.LogOnce(slog.LevelWarn, ns.name, about, "found", message, args...)
 }
 
 // shardCall is one run of a script that uses the side keys of a shard.

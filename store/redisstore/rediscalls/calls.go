@@ -2,7 +2,6 @@
 package rediscalls
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -13,7 +12,8 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
-// Calls keeps calls. It implements the methods of [store.Calls] but for CallNamespaces.
+// Calls keeps calls. It implements the methods of [store.Calls] but for CallNamespaces. What is not part of the contract
+// is a function, since a store that embeds Calls has its methods.
 type Calls struct {
 	client *redisclient.Client
 	listed string // key of the list of namespaces with calls
@@ -47,6 +47,14 @@ func callRefusal(refusal any) error {
 // nonce returns a random text that is in a step, so that the step is done once if the client sends it again.
 func nonce() string { return rand.Text()[:12] }
 
+// admit creates and lists a namespace in which a call may begin.
+func (s *Calls) admit(ctx context.Context, ns Namespace) error {
+	if err := ns.Admit(ctx); err != nil {
+		return err
+	}
+	return s.list(ctx, ns)
+}
+
 // StartCall implements [store.Calls]. The namespace is listed before the call begins, and again if it is the only one.
 // A call to a callee who is unavailable does not begin: the script only looks for one with the same key.
 func (s *Calls) StartCall(ctx context.Context, name string, n store.NewCall) (store.CallStep, error) {
@@ -56,7 +64,7 @@ func (s *Calls) StartCall(ctx context.Context, name string, n store.NewCall) (st
 	}
 	defer cancel()
 	if !n.CalleeUnavailable {
-		if err := cmp.Or(ns.Admit(ctx), s.list(ctx, ns)); err != nil {
+		if err := s.admit(ctx, ns); err != nil {
 			return store.CallStep{}, err
 		}
 	}

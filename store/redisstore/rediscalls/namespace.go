@@ -77,8 +77,8 @@ func (s *Calls) list(ctx context.Context, ns Namespace) error {
 // keepListed is list for a call that was found. If it fails, the next one writes it.
 func (s *Calls) keepListed(ctx context.Context, ns Namespace) { _ = s.list(ctx, ns) }
 
-// May reports whether CallNamespaces returns a namespace.
-func May(ctx context.Context, s *Calls, name string) (bool, error) {
+// IsListed reports whether CallNamespaces returns a namespace.
+func IsListed(ctx context.Context, s *Calls, name string) (bool, error) {
 	err := s.client.ZScore(ctx, s.listed, name).Err()
 	if errors.Is(err, redis.Nil) {
 		return false, nil

@@ -54,7 +54,6 @@ type Client struct {
 
 	guard    *guard
 	probeKey string
-	wait     int
 
 	evicts  atomic.Bool           // a server may evict any key when its memory is full
 	status  atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
@@ -80,7 +79,7 @@ func Open(o Options) (*Client, error) {
 	life, stop := context.WithCancel(context.Background())
 	c := &Client{
 		UniversalClient: client, Log: g.log, Name: a.String(), Timeout: o.Timeout,
-		Database: a.database, guard: g, probeKey: o.ProbeKey, wait: o.Wait, life: life, stop: stop,
+		Database: a.database, guard: g, probeKey: o.ProbeKey, life: life, stop: stop,
 	}
 	c.Clock = &Clock{
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: o.Monotonic, Logger: o.Logger}),

@@ -74,7 +74,7 @@ func (c *Client) checkServers(ctx context.Context) error {
 // server could not be asked.
 func (c *Client) checkServer(ctx context.Context, client *redis.Client, evicts *atomic.Bool) error {
 	sections := []string{"server", "memory"}
-	if c.wait > 0 {
+	if c.guard.replicas > 0 {
 		sections = append(sections, "replication")
 	}
 	info, err := ReadInfo(ctx, client, sections...)
@@ -97,12 +97,12 @@ func (c *Client) checkServer(ctx context.Context, client *redis.Client, evicts *
 // checkReplicas logs that a server has fewer replicas than must confirm writes.
 func (c *Client) checkReplicas(server string, info map[string]string) {
 	connected, value := info["connected_slaves"], ""
-	if n, err := strconv.Atoi(connected); err == nil && n < c.wait {
+	if n, err := strconv.Atoi(connected); err == nil && n < c.guard.replicas {
 		value = connected
 	}
 	c.Log.LogOnce(slog.LevelWarn, server, "replicas", value,
 		"this Redis has fewer replicas than redis-wait asks for: writes fail",
-		"server", server, "connected", connected, "redis-wait", c.wait)
+		"server", server, "connected", connected, "redis-wait", c.guard.replicas)
 }
 
 // ForEachPrimary calls fn concurrently for every server that is written to, with a key that the server owns and that is

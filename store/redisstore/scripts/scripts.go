@@ -69,7 +69,8 @@ var (
 			"shared/ends", "availability/hidden", "availability/hiddendrop"),
 		function("leave_devices", devicesRule()), text("availability/set_availability"))
 	HasAvailability = sides(
-		text("shared/clock", "shared/timetext", "shared/details", "availability/any_availability", "availability/has_availability"))
+		text("shared/clock", "shared/timetext", "shared/details", "availability/any_availability",
+			"availability/has_availability"))
 
 	// Of calls:
 	CallStart  = calls("calls/callchange", "calls/callstart")
