@@ -36,6 +36,7 @@ func TestConnectFrameErrors(t *testing.T) {
 		{user, codeUnknownFrame, []string{`{"wave":{}}`, `{"hello":{}}`}},
 		{user, codeInvalidParameter, []string{
 			`{"activity":{}}`, `{"typing":{}}`, `{"typing":{"to":[]}}`, `{"typing":{"to":["bob"],"in":"` + in + `x"}}`,
+			`{"typing":{"to":["bob"],"in":"\u202eecila"}}`, `{"typing":{"to":["bob"],"in":"a\u2028b"}}`,
 		}},
 		{user, codeInvalidJSON, []string{`{"activity":{"idle":"yes"}}`, `{"activity":true}`, `{"typing":[]}`}},
 		{user, codeUnknownField, []string{
