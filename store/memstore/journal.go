@@ -56,7 +56,10 @@ func (w Write) do(t *transaction) {
 }
 
 // memory is the journal of a store without one.
-type memory struct{ tables *Tables }
+type memory struct {
+	nothing
+	tables *Tables
+}
 
 func (memory) Outlasts() bool { return false }
 
@@ -64,7 +67,7 @@ func (m memory) Do(ctx context.Context, w Write) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return m.tables.Run(w, nothing{})
+	return m.tables.Run(w, m)
 }
 
 // Discard returns a log that ignores everything.

@@ -12,8 +12,8 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
-// Calls keeps calls. It implements the methods of [store.Calls] but for CallNamespaces. What is not part of the contract
-// is a function, since a store that embeds Calls has its methods.
+// Calls keeps calls. It implements the methods of [store.Calls] but for CallNamespaces. A store that embeds it has its
+// methods, so what is not part of the contract is a function.
 type Calls struct {
 	client *redisclient.Client
 	listed string // key of the list of namespaces with calls
