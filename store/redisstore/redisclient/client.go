@@ -19,12 +19,9 @@ import (
 
 // Options selects a Redis and sets how it is used. All fields without a default are required.
 type Options struct {
-	URL string // of one Redis, of Sentinels or of a Cluster: see docs/decisions/redis-topologies.md
-
-	// Keys that this client uses: a script that writes nothing names ProbeKey; and Redis' time is that of the server
-	// which has ClockKey.
-	ProbeKey, ClockKey string
-
+	URL          string        // of one Redis, of Sentinels or of a Cluster: see docs/decisions/redis-topologies.md
+	ProbeKey     string        // is named by a script that writes nothing, and never written
+	ClockKey     string        // Redis' time is that of the server which has it
 	Timeout      time.Duration // of a command, connecting and retrying included
 	DialTimeout  time.Duration // of one attempt to connect
 	PoolSize     int           // connections at most, to each Redis; default 10 per processor, 5 in a Cluster
