@@ -98,8 +98,7 @@ func (x *Tables) Run(w Write, log Log) error {
 	return nil
 }
 
-// Staged are writes that are made together later. Until then, only calls and feeds may change the
-// tables as well.
+// Staged are writes that are made together later. Until then, only calls and feeds may change the tables as well.
 type Staged struct {
 	tables *Tables
 	transaction

@@ -103,7 +103,7 @@ func (s *Store) say(
 func (s *Store) ReadAvailability(
 	ctx context.Context, name, user string, at lastseen.Instant,
 ) (lastseen.Said, error) {
-	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
+	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.verify)
 	if err != nil {
 		return lastseen.Said{}, err
 	}

@@ -36,19 +36,9 @@ func (s *feeds) openFeeds(ctx context.Context, all []*candidate) {
 	}
 }
 
-// openFeed is open for a namespace that can have a feed.
-func (s *feeds) openFeed(ctx context.Context, name string) (context.Context, context.CancelFunc, *candidate, error) {
-	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
-	if err == nil && (!s.allowsFeeds(ctx) || !c.hasSideKeys()) {
-		cancel()
-		err = store.ErrNoFeed
-	}
-	return ctx, cancel, c, err
-}
-
 // RecordChanges implements [store.Store].
 func (s *feeds) RecordChanges(ctx context.Context, name string, t lastseen.Thresholds) error {
-	ctx, cancel, c, err := s.openFeed(ctx, name)
+	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.openFeeds)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 // SnapshotChanges implements [store.Store]. It reads the users of a shard and the end of its feed at one moment, and
 // all shards in one round trip.
 func (s *feeds) SnapshotChanges(ctx context.Context, name string, users []string) (store.Snapshot, error) {
-	ctx, cancel, c, err := s.openFeed(ctx, name)
+	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.openFeeds)
 	if err != nil {
 		return store.Snapshot{}, err
 	}

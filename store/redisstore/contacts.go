@@ -163,25 +163,18 @@ func (s *contacts) beginMany(ctx context.Context) (end func(), err error) {
 func (s *contacts) beginContacts(
 	ctx context.Context, timeout time.Duration, name string, adds int,
 ) (context.Context, context.CancelFunc, *candidate, error) {
-	ctx, cancel, err := s.client.Begin(ctx, timeout)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	c := &candidate{namespace: s.keys.namespace(name)}
-	switch {
-	case !c.hasSideKeys():
-		c.err = store.ErrNoContacts
-	case adds > store.MaxContacts:
-		c.err = store.ErrTooManyContacts
-	case adds > 0:
-		s.ensure(ctx, []*candidate{c})
-	default:
-		s.verify(ctx, []*candidate{c})
-	}
-	if c.err != nil {
-		cancel()
-	}
-	return ctx, cancel, c, c.err
+	return s.openWith(ctx, timeout, name, func(ctx context.Context, all []*candidate) {
+		switch c := all[0]; {
+		case !c.hasSideKeys():
+			c.err = store.ErrNoContacts
+		case adds > store.MaxContacts:
+			c.err = store.ErrTooManyContacts
+		case adds > 0:
+			s.ensure(ctx, all)
+		default:
+			s.verify(ctx, all)
+		}
+	})
 }
 
 // contactsTask is what contacts.lua does, and the mark of the change.

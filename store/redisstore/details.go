@@ -32,7 +32,7 @@ func (s *Store) Describe(
 func (s *Store) ReadDetails(
 	ctx context.Context, namespace string, records []store.Record,
 ) (map[string]store.Details, error) {
-	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, namespace)
+	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, namespace, s.verify)
 	if err != nil {
 		return nil, err
 	}

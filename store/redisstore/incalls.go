@@ -20,7 +20,7 @@ type callNamespace struct {
 func (s *Store) openCalls(
 	ctx context.Context, name string,
 ) (context.Context, context.CancelFunc, rediscalls.Namespace, error) {
-	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
+	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.verify)
 	if err != nil {
 		return nil, nil, nil, err
 	}

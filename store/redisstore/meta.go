@@ -111,23 +111,23 @@ type candidate struct {
 
 // open begins an operation on one namespace, after checking that this server can serve it.
 func (s *registry) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
-	ctx, cancel, c, err := s.openCandidate(ctx, 2*s.client.Timeout, name)
+	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.verify)
 	if err != nil {
 		return nil, nil, namespace{}, err
 	}
 	return ctx, cancel, c.namespace, nil
 }
 
-// openCandidate is open with what the check found.
-func (s *registry) openCandidate(
-	ctx context.Context, timeout time.Duration, name string,
+// openWith is open with another time and check, whose errors are in the candidate that it is given.
+func (s *registry) openWith(
+	ctx context.Context, timeout time.Duration, name string, check func(context.Context, []*candidate),
 ) (context.Context, context.CancelFunc, *candidate, error) {
 	ctx, cancel, err := s.client.Begin(ctx, timeout)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	c := &candidate{namespace: s.keys.namespace(name)}
-	if s.verify(ctx, []*candidate{c}); c.err != nil {
+	if check(ctx, []*candidate{c}); c.err != nil {
 		cancel()
 		return nil, nil, nil, c.err
 	}

@@ -164,17 +164,17 @@ func Pause(ctx context.Context, wait time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// readerKey marks the context of reads that another client answers. Its value is that client, or nil.
+// readerKey marks the context of reads that another client answers. Its value is that client.
 type readerKey struct{}
 
-// WithReader returns a context whose reads go to another client than the primaries'; nil for theirs.
+// WithReader returns a context whose reads go to another client than the primaries'.
 func WithReader(ctx context.Context, client redis.UniversalClient) context.Context {
 	return context.WithValue(ctx, readerKey{}, client)
 }
 
 // Reader returns the client for reads with the context: that of [WithReader], or the primaries'.
 func (c *Client) Reader(ctx context.Context) redis.UniversalClient {
-	if other, ok := ctx.Value(readerKey{}).(redis.UniversalClient); ok && other != nil {
+	if other, ok := ctx.Value(readerKey{}).(redis.UniversalClient); ok {
 		return other
 	}
 	return c.UniversalClient
