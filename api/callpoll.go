@@ -172,13 +172,13 @@ func (p *callsPoll) turn(until time.Time) (calls []lastseen.Call, place callPlac
 // a client that has these.
 func (p *callsPoll) read() (calls []lastseen.Call, place callPlace, err error) {
 	ctx := p.c.Request().Context()
-	going, err := p.Store.ReadCalls(ctx, p.namespace, []string{p.user})
+	going, err := p.Store.ReadCalls(ctx, p.namespace, nil, []string{p.user})
 	if err != nil {
 		return nil, place, err
 	}
 	place = callPlace{going[0].ID, going[0].Version}
 	if p.after.id != "" && p.after.id != place.id {
-		known, err := p.Store.ReadCall(ctx, p.namespace, p.after.id)
+		known, err := store.ReadCall(ctx, p.Store, p.namespace, p.after.id)
 		switch {
 		case err != nil && !errors.Is(err, store.ErrCallNotFound):
 			return nil, place, err

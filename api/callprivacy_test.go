@@ -148,7 +148,7 @@ func TestHiddenCallees(t *testing.T) {
 						require.Equal(t, want, w.askAbout(user, caller, headers), "%s calls %s", caller, user)
 					}
 				}
-				going, err := w.store.ReadCalls(t.Context(), "chat", []string{hiddenBusyUser})
+				going, err := w.store.ReadCalls(t.Context(), "chat", nil, []string{hiddenBusyUser})
 				require.NoError(t, err)
 				require.Equal(t, "secret", going[0].ID)
 			})

@@ -257,7 +257,7 @@ func (s *server) getCall(c echo.Context, _ query) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	call, err := s.Store.ReadCall(ctx, namespace, id)
+	call, err := store.ReadCall(ctx, s.Store, namespace, id)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (s *server) getCall(c echo.Context, _ query) error {
 func (s *server) checkParty(ctx context.Context, namespace, user string, call lastseen.Call) error {
 	party := call.Party(user)
 	if party == lastseen.Callee && call.State == lastseen.Ringing {
-		going, err := s.Store.ReadCalls(ctx, namespace, []string{user})
+		going, err := s.Store.ReadCalls(ctx, namespace, nil, []string{user})
 		if err != nil {
 			return err
 		}

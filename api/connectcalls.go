@@ -44,7 +44,7 @@ func (o *ownCalls) goingOn() *lastseen.Call {
 
 // readCalls returns the call of a user that goes on, if there is one, and has the user heard in it.
 func (s *server) readCalls(ctx context.Context, p lastseen.UserKey) ([]lastseen.Call, error) {
-	calls, err := s.Store.ReadCalls(ctx, p.Namespace, []string{p.User})
+	calls, err := s.Store.ReadCalls(ctx, p.Namespace, nil, []string{p.User})
 	switch {
 	case errors.Is(err, store.ErrNoCalls):
 		return nil, nil
@@ -74,7 +74,7 @@ func (s *Shared) rereadCalls(ctx context.Context, p lastseen.UserKey, sessions [
 	why.add(news{calls: ongoing(sessions)})
 	var deleted []string
 	for _, id := range why.calls {
-		c, err := server.Store.ReadCall(ctx, p.Namespace, id)
+		c, err := store.ReadCall(ctx, server.Store, p.Namespace, id)
 		switch {
 		case errors.Is(err, store.ErrCallNotFound), errors.Is(err, store.ErrNoCalls):
 			deleted = append(deleted, id)

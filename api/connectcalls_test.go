@@ -233,7 +233,7 @@ func TestCallWhileOpening(t *testing.T) {
 // TestNoCallsInWelcome: a namespace that cannot have calls, such as sets in Redis that others write, has none.
 func TestNoCallsInWelcome(t *testing.T) {
 	t.Parallel()
-	w := newSocketServerOn(t, failingCalls(fileStore(t), store.ErrNoCalls, "ReadCalls", "ReadCall"))
+	w := newSocketServerOn(t, failingCalls(fileStore(t), store.ErrNoCalls, "ReadCalls"))
 	_, welcome := w.hello(`{"user":"alice"}`)
 	require.Equal(t, []any{}, welcome["calls"])
 	signalCall(w, "c1")

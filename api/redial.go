@@ -135,7 +135,7 @@ func (s *server) checkRedial(
 	if last.id == "" {
 		return 0, nil, nil
 	}
-	call, err := s.Store.ReadCall(ctx, namespace, last.id)
+	call, err := store.ReadCall(ctx, s.Store, namespace, last.id)
 	switch {
 	case errors.Is(err, store.ErrCallNotFound):
 		return s.redials.remembered(namespace, n, last), nil, nil

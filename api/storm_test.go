@@ -160,7 +160,7 @@ func (*loadedStore) CloseConnections(context.Context, string, string) error { re
 
 func (*loadedStore) Signal(context.Context, store.Signal) error { return nil }
 
-func (*loadedStore) ReadCalls(_ context.Context, _ string, users []string) ([]lastseen.Call, error) {
+func (*loadedStore) ReadCalls(_ context.Context, _ string, _, users []string) ([]lastseen.Call, error) {
 	return make([]lastseen.Call, len(users)), nil
 }
 

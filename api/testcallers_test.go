@@ -195,7 +195,7 @@ func (w *testServer) act(id, user string, action lastseen.CallAction) {
 // hangUp ends the call of a user that goes on, if there is one.
 func (w *testServer) hangUp(user string) {
 	w.t.Helper()
-	going, err := w.store.ReadCalls(context.Background(), "chat", []string{user})
+	going, err := w.store.ReadCalls(context.Background(), "chat", nil, []string{user})
 	require.NoError(w.t, err)
 	if going[0].ID != "" {
 		w.act(going[0].ID, user, lastseen.End)

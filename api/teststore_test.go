@@ -153,14 +153,9 @@ func (h *hookedStore) StepCall(ctx context.Context, n string, act store.CallAct)
 	return throughHooks(ctx, h, "StepCall", func() (store.CallStep, error) { return h.Store.StepCall(ctx, n, act) })
 }
 
-func (h *hookedStore) ReadCall(ctx context.Context, n, id string) (lastseen.Call, error) {
-	return throughHooks(ctx, h, "ReadCall", func() (lastseen.Call, error) { return h.Store.ReadCall(ctx, n, id) })
-}
-
-func (h *hookedStore) ReadCalls(ctx context.Context, n string, users []string) ([]lastseen.Call, error) {
+func (h *hookedStore) ReadCalls(ctx context.Context, n string, ids, users []string) ([]lastseen.Call, error) {
 	return throughHooks(ctx, h, "ReadCalls", func() ([]lastseen.Call, error) {
-		return h.Store.ReadCalls(ctx, n,
-			users)
+		return h.Store.ReadCalls(ctx, n, ids, users)
 	})
 }
 

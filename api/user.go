@@ -91,7 +91,7 @@ func (s *server) deleteUser(c echo.Context, _ query) error {
 
 // forget deletes a user, and has the connections of the other party of the user's call learn that the call is over.
 func (s *server) forget(ctx context.Context, namespace, user string) error {
-	found, err := s.Store.ReadCalls(ctx, namespace, []string{user})
+	found, err := s.Store.ReadCalls(ctx, namespace, nil, []string{user})
 	if err != nil && !errors.Is(err, store.ErrNoCalls) {
 		return err
 	}

@@ -37,7 +37,7 @@ func notOfOthers() map[string]string {
 		"Namespaces":  "listNamespaces hides the newest time",
 		"Signal":      service, "Listen": service, "Lease": service, "Now": service, "Load": service, "Ready": service,
 		"Close": service, "Closings": service,
-		"StartCall": calls, "StepCall": calls, "ReadCall": calls, "ReadCalls": calls,
+		"StartCall": calls, "StepCall": calls, "ReadCalls": calls,
 		"HearCalls": keeps, "ExpireCalls": keeps, "CallNamespaces": keeps,
 	}
 }

@@ -84,12 +84,9 @@ type Calls interface {
 	// is known. Others are ignored. Up to MaxCallBatch users.
 	HearCalls(ctx context.Context, namespace string, heard []CallHeard) (HeardCalls, error)
 
-	// ReadCall returns a call, also one that is over, for CallsKept.
-	ReadCall(ctx context.Context, namespace, id string) (lastseen.Call, error)
-
-	// ReadCalls returns the calls that go on of users who are parties, in the order asked; an empty Call for those
-	// without one. Up to MaxCallBatch users.
-	ReadCalls(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error)
+	// ReadCalls returns calls by their IDs, also those that are over, for CallsKept, and then the calls that go on of
+	// users who are parties; an empty Call for each that does not exist. Up to MaxCallBatch IDs and users.
+	ReadCalls(ctx context.Context, namespace string, ids, users []string) ([]lastseen.Call, error)
 
 	// ExpireCalls ends calls whose time has passed, up to MaxCallBatch, and forgets those that were over for CallsKept.
 	// It is to be called when the next call expires, and at least every MaxCallGap / 2.
@@ -98,6 +95,18 @@ type Calls interface {
 	// CallNamespaces returns up to limit namespaces that may have calls, whose names come after the given one, bytewise
 	// ascending.
 	CallNamespaces(ctx context.Context, after string, limit int) ([]string, error)
+}
+
+// ReadCall returns a call, or ErrCallNotFound.
+func ReadCall(ctx context.Context, s Calls, namespace, id string) (lastseen.Call, error) {
+	calls, err := s.ReadCalls(ctx, namespace, []string{id}, nil)
+	switch {
+	case err != nil:
+		return lastseen.Call{}, err
+	case calls[0].ID == "":
+		return lastseen.Call{}, ErrCallNotFound
+	}
+	return calls[0], nil
 }
 
 // NewCall is a call that is to begin.

@@ -227,7 +227,7 @@ func (h *hearing) check(ctx context.Context, people []lastseen.UserKey, known ma
 	if err != nil {
 		return err
 	}
-	calls, err := h.store.ReadCalls(ctx, namespace, users)
+	calls, err := h.store.ReadCalls(ctx, namespace, nil, users)
 	if err != nil {
 		return err
 	}

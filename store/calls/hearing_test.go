@@ -102,7 +102,7 @@ func TestReconnect(t *testing.T) {
 		next := w.servers[(i+1)%3]
 		w.pass(10 * time.Second)
 		next.connect("alice", "phone")
-		calls, err := next.ReadCalls(t.Context(), ns, []string{"alice"})
+		calls, err := next.ReadCalls(t.Context(), ns, nil, []string{"alice"})
 		require.NoError(t, err)
 		next.Follow(ns, "alice", calls[0])
 	}
@@ -179,7 +179,7 @@ func TestShorterQuiet(t *testing.T) {
 		for _, s := range w.servers {
 			s.Quiet = func(string) time.Duration { return later }
 		}
-		c, err := a.ReadCall(t.Context(), ns, id)
+		c, err := store.ReadCall(t.Context(), a, ns, id)
 		require.NoError(t, err)
 		a.hearing.follow(lastseen.UserKey{Namespace: ns, User: "alice"}, c)
 		a.hearing.drop(lastseen.UserKey{Namespace: ns, User: "alice"}) // as after another connection
@@ -323,7 +323,7 @@ func TestRest(t *testing.T) {
 	id, _, _ := w.active(a, b)
 	for range 100 {
 		w.pass(9 * time.Second)
-		c, err := a.ReadCall(t.Context(), ns, id)
+		c, err := store.ReadCall(t.Context(), a, ns, id)
 		require.NoError(t, err)
 		now, err := a.Now(t.Context())
 		require.NoError(t, err)

@@ -203,7 +203,7 @@ func (r *race) requireSame(c store.NewCall) lastseen.CallState {
 	told := r.told(c)
 	require.GreaterOrEqual(r, len(told), 2)
 	for _, s := range r.servers {
-		read, err := s.store.ReadCall(r.Context(), ns, c.ID)
+		read, err := store.ReadCall(r.Context(), s.store, ns, c.ID)
 		require.NoError(r, err)
 		for _, state := range told {
 			require.Equal(r, read.State, state, "%s: %v", c.ID, told)

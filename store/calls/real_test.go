@@ -87,7 +87,7 @@ func (r *realServer) receive(ctx context.Context, signal store.Signal) {
 }
 
 func (r *realServer) learn(ctx context.Context, namespace, id, user string) {
-	c, err := r.store.ReadCall(ctx, namespace, id)
+	c, err := store.ReadCall(ctx, r.store, namespace, id)
 	if err != nil {
 		return
 	}

@@ -161,7 +161,7 @@ func (r *results) resolve(ctx context.Context, key callKey, u unclear) error {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
 	r.stats.signals.Add(1)
-	c, err := r.store.ReadCall(ctx, key.namespace, key.id)
+	c, err := store.ReadCall(ctx, r.store, key.namespace, key.id)
 	switch {
 	case passes(err):
 		return err
@@ -170,7 +170,7 @@ func (r *results) resolve(ctx context.Context, key callKey, u unclear) error {
 	}
 	callee := u.callee
 	if callee && !c.State.Over() {
-		calls, err := r.store.ReadCalls(ctx, key.namespace, []string{c.To})
+		calls, err := r.store.ReadCalls(ctx, key.namespace, nil, []string{c.To})
 		if err != nil {
 			return err
 		}

@@ -228,9 +228,9 @@ func TestUnclearIsBounded(t *testing.T) {
 	}
 	require.Equal(t, maxUnclear, s.Stats().Unclear)
 	require.Equal(t, 1, countLines(w.log.String()))
-	before := s.counts["ReadCall"]
+	before := s.counts["ReadCalls"]
 	w.pass(10 * time.Second)
-	require.LessOrEqual(t, s.counts["ReadCall"]-before, 10, "one at a time finds out whether the store is back")
+	require.LessOrEqual(t, s.counts["ReadCalls"]-before, 10, "one at a time finds out whether the store is back")
 	w.elapsed.Add(int64(unclearKept))
 	w.settle()
 	require.Zero(t, s.Stats().Unclear)

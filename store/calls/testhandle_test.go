@@ -85,12 +85,11 @@ func (h *handle) HearCalls(ctx context.Context, namespace string, heard []store.
 	return to(ctx, h, "HearCalls", h.Store.HearCalls, namespace, heard)
 }
 
-func (h *handle) ReadCall(ctx context.Context, namespace, id string) (lastseen.Call, error) {
-	return to(ctx, h, "ReadCall", h.Store.ReadCall, namespace, id)
-}
-
-func (h *handle) ReadCalls(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error) {
-	return to(ctx, h, "ReadCalls", h.Store.ReadCalls, namespace, users)
+func (h *handle) ReadCalls(ctx context.Context, namespace string, ids, users []string) ([]lastseen.Call, error) {
+	read := func(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error) {
+		return h.Store.ReadCalls(ctx, namespace, ids, users)
+	}
+	return to(ctx, h, "ReadCalls", read, namespace, users)
 }
 
 func (h *handle) ExpireCalls(ctx context.Context, namespace string) (store.ExpiredCalls, error) {

@@ -217,7 +217,7 @@ func (s *server) readCalls(ctx context.Context) (busy bool) {
 				continue
 			}
 			busy = true
-			c, err := s.ReadCall(ctx, signal.Namespace, id)
+			c, err := store.ReadCall(ctx, s, signal.Namespace, id)
 			if err != nil {
 				s.mu.Lock()
 				s.signals = append(s.signals, Signal(signal.Namespace, id, user)) // try again later
@@ -276,7 +276,7 @@ func (w *world) acts(s *server, id, user string, action lastseen.CallAction) las
 // requireState requires that a call has a state, and, if it is over, that the store knows: nothing is left to be ended.
 func (w *world) requireState(id string, want lastseen.CallState) {
 	w.t.Helper()
-	c, err := w.store.ReadCall(w.t.Context(), ns, id)
+	c, err := store.ReadCall(w.t.Context(), w.store, ns, id)
 	require.NoError(w.t, err)
 	require.Equal(w.t, want, c.State)
 	if want.Over() {

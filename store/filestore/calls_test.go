@@ -108,9 +108,9 @@ func TestCallNeedsItsNamespace(t *testing.T) {
 
 func requireNoCall(t *testing.T, s *Store, namespace string) {
 	t.Helper()
-	_, err := s.ReadCall(t.Context(), namespace, "1")
+	_, err := store.ReadCall(t.Context(), s, namespace, "1")
 	require.ErrorIs(t, err, store.ErrCallNotFound)
-	calls, err := s.ReadCalls(t.Context(), namespace, []string{"alice", "bob"})
+	calls, err := s.ReadCalls(t.Context(), namespace, nil, []string{"alice", "bob"})
 	require.NoError(t, err)
 	require.Equal(t, make([]lastseen.Call, 2), calls)
 }

@@ -124,27 +124,19 @@ func (s *Store) HearCalls(
 	return result, err
 }
 
-// ReadCall implements [store.Store].
-func (s *Store) ReadCall(ctx context.Context, namespace, id string) (call lastseen.Call, err error) {
-	failed := store.ErrCallNotFound
-	err = s.read(ctx, func(*index) {
-		s.calls.with(namespace, false, func(t *callTable, m moment) {
-			if r := t.records[id]; r != nil {
-				call, failed = r.view(m), nil
-			}
-		})
-	})
-	return call, cmp.Or(err, failed)
-}
-
 // ReadCalls implements [store.Store].
-func (s *Store) ReadCalls(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error) {
-	calls := make([]lastseen.Call, len(users))
+func (s *Store) ReadCalls(ctx context.Context, namespace string, ids, users []string) ([]lastseen.Call, error) {
+	calls := make([]lastseen.Call, len(ids)+len(users))
 	err := s.read(ctx, func(*index) {
 		s.calls.with(namespace, false, func(t *callTable, m moment) {
+			for i, id := range ids {
+				if r := t.records[id]; r != nil {
+					calls[i] = r.view(m)
+				}
+			}
 			for i, user := range users {
 				if r := t.currentOf(user, m); r != nil {
-					calls[i] = r.view(m)
+					calls[len(ids)+i] = r.view(m)
 				}
 			}
 		})

@@ -65,7 +65,7 @@ func (c *callTest) watch(d time.Duration) {
 
 func (c *callTest) state(id string) lastseen.CallState {
 	c.t.Helper()
-	call, err := c.ReadCall(context.Background(), "chat", id)
+	call, err := store.ReadCall(context.Background(), c, "chat", id)
 	require.NoError(c.t, err)
 	return call.State
 }
@@ -108,7 +108,7 @@ func TestCallsExpire(t *testing.T) {
 	require.Equal(t, 2, c.expire().Kept)
 	c.passed.add(time.Millisecond)
 	require.Equal(t, 1, c.expire().Kept)
-	_, err = c.ReadCall(t.Context(), "chat", call.ID)
+	_, err = store.ReadCall(t.Context(), c, "chat", call.ID)
 	require.ErrorIs(t, err, store.ErrCallNotFound)
 	c.n = 0
 	require.Equal(t, lastseen.Ringing, c.ring().State, "the key is forgotten, too")

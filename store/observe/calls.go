@@ -63,7 +63,6 @@ const (
 	opStartCall
 	opStepCall
 	opHearCalls
-	opReadCall
 	opReadCalls
 	opExpireCalls
 	opCallNamespaces
@@ -83,8 +82,8 @@ func operationNames() [operations]string {
 		opSetAvailability: "set_availability", opReadAvailability: "read_availability", opReadDetails: "read_details",
 		opSetContacts: "set_contacts", opChangeContacts: "change_contacts", opListContacts: "list_contacts",
 		opAreContacts: "are_contacts", opTrimContacts: "trim_contacts", opSignal: "signal",
-		opStartCall: "start_call", opStepCall: "step_call", opHearCalls: "hear_calls", opReadCall: "read_call",
-		opReadCalls: "read_calls", opExpireCalls: "expire_calls", opCallNamespaces: "call_namespaces",
+		opStartCall: "start_call", opStepCall: "step_call", opHearCalls: "hear_calls", opReadCalls: "read_calls",
+		opExpireCalls: "expire_calls", opCallNamespaces: "call_namespaces",
 	}
 }
 
@@ -110,7 +109,9 @@ func NewCalls() *Calls {
 	return c
 }
 
-// done records a call that began at the given time and returned err. Methods defer it, with the results' variable.
+func (c *Calls) begin(operation) time.Duration { return c.now() }
+
+// done records a call that began at the given time and returned err.
 func (c *Calls) done(o operation, begun time.Duration, err *error) {
 	child := c.ok[o]
 	if failed := failure(*err); failed != nil {

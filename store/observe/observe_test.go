@@ -167,8 +167,7 @@ func TestCalls(t *testing.T) {
 			return failure(err)
 		},
 		func() error { _, err := s.HearCalls(ctx, "chat", nil); return failure(err) },
-		func() error { _, err := s.ReadCall(ctx, "chat", call.ID); return failure(err) },
-		func() error { _, err := s.ReadCalls(ctx, "chat", nil); return failure(err) },
+		func() error { _, err := store.ReadCall(ctx, s, "chat", call.ID); return failure(err) },
 		func() error { _, err := s.ExpireCalls(ctx, "chat"); return failure(err) },
 		func() error { _, err := s.CallNamespaces(ctx, "", 1); return err },
 		func() error { return s.Signal(ctx, store.Signal{Kind: "test", Namespace: "chat", User: "alice"}) },

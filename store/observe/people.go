@@ -10,14 +10,14 @@ import (
 func (s *observed) SetAvailability(
 	ctx context.Context, ns, user string, said lastseen.Said, at lastseen.Instant,
 ) (_ lastseen.State, err error) {
-	defer s.calls.done(opSetAvailability, s.calls.now(), &err)
+	defer s.meter.done(opSetAvailability, s.meter.begin(opSetAvailability), &err)
 	return s.Store.SetAvailability(ctx, ns, user, said, at)
 }
 
 func (s *observed) ReadAvailability(
 	ctx context.Context, ns, user string, at lastseen.Instant,
 ) (_ lastseen.Said, err error) {
-	defer s.calls.done(opReadAvailability, s.calls.now(), &err)
+	defer s.meter.done(opReadAvailability, s.meter.begin(opReadAvailability), &err)
 	return s.Store.ReadAvailability(ctx, ns, user, at)
 }
 
@@ -25,45 +25,45 @@ func (s *observed) ReadAvailability(
 func (s *observed) Describe(
 	ctx context.Context, ns string, users []string,
 ) (_ []lastseen.State, _ map[string]store.Details, err error) {
-	defer s.calls.done(opLookup, s.calls.now(), &err)
+	defer s.meter.done(opLookup, s.meter.begin(opLookup), &err)
 	return s.Store.Describe(ctx, ns, users)
 }
 
 func (s *observed) ReadDetails(
 	ctx context.Context, ns string, records []store.Record,
 ) (_ map[string]store.Details, err error) {
-	defer s.calls.done(opReadDetails, s.calls.now(), &err)
+	defer s.meter.done(opReadDetails, s.meter.begin(opReadDetails), &err)
 	return s.Store.ReadDetails(ctx, ns, records)
 }
 
 func (s *observed) SetContacts(ctx context.Context, ns, owner string, contacts []string) (err error) {
-	defer s.calls.done(opSetContacts, s.calls.now(), &err)
+	defer s.meter.done(opSetContacts, s.meter.begin(opSetContacts), &err)
 	return s.Store.SetContacts(ctx, ns, owner, contacts)
 }
 
 func (s *observed) ChangeContacts(ctx context.Context, ns, owner string, add, remove []string) (err error) {
-	defer s.calls.done(opChangeContacts, s.calls.now(), &err)
+	defer s.meter.done(opChangeContacts, s.meter.begin(opChangeContacts), &err)
 	return s.Store.ChangeContacts(ctx, ns, owner, add, remove)
 }
 
 func (s *observed) ListContacts(ctx context.Context, ns, owner, after string, limit int) (_ []string, err error) {
-	defer s.calls.done(opListContacts, s.calls.now(), &err)
+	defer s.meter.done(opListContacts, s.meter.begin(opListContacts), &err)
 	return s.Store.ListContacts(ctx, ns, owner, after, limit)
 }
 
 func (s *observed) AreContacts(ctx context.Context, ns string, pairs []store.ContactPair) (_ []bool, err error) {
-	defer s.calls.done(opAreContacts, s.calls.now(), &err)
+	defer s.meter.done(opAreContacts, s.meter.begin(opAreContacts), &err)
 	return s.Store.AreContacts(ctx, ns, pairs)
 }
 
 func (s *observed) TrimContacts(
 	ctx context.Context, ns string, q store.TrimQuery,
 ) (_ store.ContactsTrimResult, err error) {
-	defer s.calls.done(opTrimContacts, s.calls.now(), &err)
+	defer s.meter.done(opTrimContacts, s.meter.begin(opTrimContacts), &err)
 	return s.Store.TrimContacts(ctx, ns, q)
 }
 
 func (s *observed) Signal(ctx context.Context, signal store.Signal) (err error) {
-	defer s.calls.done(opSignal, s.calls.now(), &err)
+	defer s.meter.done(opSignal, s.meter.begin(opSignal), &err)
 	return s.Store.Signal(ctx, signal)
 }

@@ -38,10 +38,6 @@ func (refusing) StartCall(_ context.Context, _ string, c store.NewCall) (store.C
 	}[c.ID]
 }
 
-func (refusing) ReadCall(context.Context, string, string) (lastseen.Call, error) {
-	return lastseen.Call{}, store.ErrCallNotFound
-}
-
 func (refusing) ExpireCalls(context.Context, string) (store.ExpiredCalls, error) {
 	return store.ExpiredCalls{}, store.ErrNoCalls
 }
@@ -60,15 +56,13 @@ func TestRefusals(t *testing.T) {
 		_, err := s.StartCall(t.Context(), "chat", store.NewCall{ID: id})
 		require.Error(t, err)
 	}
-	_, err = s.ReadCall(t.Context(), "chat", "1")
-	require.ErrorIs(t, err, store.ErrCallNotFound)
 	_, err = s.ExpireCalls(t.Context(), "chat")
 	require.ErrorIs(t, err, store.ErrNoCalls)
 	calls, _ := measured(t, c)
 	require.Equal(t, map[string]uint64{
 		callMetric + "set_availability ok": 1, callMetric + "set_contacts ok": 1, callMetric + "list_contacts ok": 1,
 		callMetric + "change_contacts ok": 1,
-		callMetric + "start_call ok":      5, callMetric + "start_call full": 1, callMetric + "read_call ok": 1,
+		callMetric + "start_call ok":      5, callMetric + "start_call full": 1,
 		callMetric + "expire_calls ok": 1,
 	}, calls)
 }

@@ -88,7 +88,7 @@ func TestCallsAreKept(t *testing.T) {
 		clock.move(watched)
 		c.expire()
 	}
-	_, err := c.ReadCall(context.Background(), "chat", n.ID)
+	_, err := store.ReadCall(context.Background(), c, "chat", n.ID)
 	require.ErrorIs(t, err, store.ErrCallNotFound)
 }
 

@@ -238,7 +238,7 @@ func TestCallsInFailover(t *testing.T) {
 	c.Store = newStore(t, redisstore.Options{URL: replica.URL()})
 	require.Equal(t, lastseen.Active, c.read(ends.ID).State, "the end was lost")
 	require.Equal(t, lastseen.Ringing, c.read(accepted.ID).State)
-	_, err := c.ReadCall(ctx, "chat", begun.ID)
+	_, err := store.ReadCall(ctx, c, "chat", begun.ID)
 	require.ErrorIs(t, err, store.ErrCallNotFound)
 	c.act(ends.ID, "alice", lastseen.End)
 	c.act(accepted.ID, "dave", lastseen.Accept)

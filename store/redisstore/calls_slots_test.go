@@ -25,15 +25,14 @@ func TestCallsOnCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 0)
 	for name, test := range map[string]func(*testing.T, *redistest.Cluster, *movingCalls){
-		"Slots": testCallsWhileSlotsMove, "HalfMoved": testCallsInHalfASlot,
+		"Slots": testCallsWhileSlotsMove, "HalfMoved": testCallsInHalfASlot, "None": testNoCallsInHalfASlot,
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := redisstore.Options{URL: c.URL(), Shards: 7}
+			o := redisstore.Options{URL: c.URL(), Shards: 7, Timeout: 2 * time.Second}
 			m := &movingCalls{callers: newCallers(t, newStore(t, o)), other: newStore(t, o), cluster: c}
 			m.active(m.newCall("alice", "bob")) // so that the namespace exists
 			m.act("call1", "alice", lastseen.End)
 			test(t, c, m)
-			require.Positive(t, m.refused, "no step met a slot that moves")
 			require.NoError(t, m.DeleteNamespace(context.Background(), "chat"))
 			require.Empty(t, keysOf(t, c))
 		})
@@ -84,21 +83,11 @@ func (m *movingCalls) begin(n int) {
 func (m *movingCalls) next() {
 	m.Helper()
 	ctx := context.Background()
+	var all sync.WaitGroup
 	for _, n := range m.due {
-		step, err := m.StartCall(ctx, "chat", n)
-		if m.try(err) && step.Outcome == lastseen.Stepped {
-			m.begun[n.ID]++
-		}
-		var racing sync.WaitGroup
-		for _, act := range []func(){
-			func() { m.tryMoved(m.Store, n.ID, n.To, lastseen.Accept) },
-			func() { m.tryMoved(m.other, n.ID, n.From, lastseen.End) },
-			func() { m.tryMoved(m.other, n.ID, n.To, lastseen.Reject) },
-		} {
-			racing.Go(act)
-		}
-		racing.Wait()
+		all.Go(func() { m.race(n) })
 	}
+	all.Wait()
 	heard := make([]store.CallHeard, len(m.due))
 	for i, n := range m.due {
 		heard[i].User = n.To
@@ -109,8 +98,27 @@ func (m *movingCalls) next() {
 	expired, err := m.other.ExpireCalls(ctx, "chat")
 	m.try(err)
 	m.Saw(expired.Steps...)
-	_, err = m.ReadCall(ctx, "chat", m.due[0].ID)
+	_, err = store.ReadCall(ctx, m, "chat", m.due[0].ID)
 	m.try(err)
+}
+
+// race begins a call once more, or for the first time, and has its parties race.
+func (m *movingCalls) race(n store.NewCall) {
+	step, err := m.StartCall(context.Background(), "chat", n)
+	if m.try(err) && step.Outcome == lastseen.Stepped {
+		m.mu.Lock()
+		m.begun[n.ID]++
+		m.mu.Unlock()
+	}
+	var racing sync.WaitGroup
+	for _, act := range []func(){
+		func() { m.tryMoved(m.Store, n.ID, n.To, lastseen.Accept) },
+		func() { m.tryMoved(m.other, n.ID, n.From, lastseen.End) },
+		func() { m.tryMoved(m.other, n.ID, n.To, lastseen.Reject) },
+	} {
+		racing.Go(act)
+	}
+	racing.Wait()
 }
 
 func (m *movingCalls) tryMoved(s store.Store, id, user string, action lastseen.CallAction) {
@@ -149,6 +157,15 @@ func (m *movingCalls) finish() {
 	m.due = nil
 }
 
+// nextServed is next while all keys of calls are on one node of two.
+func (m *movingCalls) nextServed() {
+	m.Helper()
+	m.begin(1)
+	refused := m.refused
+	m.next()
+	require.Equal(m, refused, m.refused, "all keys are on one node")
+}
+
 // testCallsWhileSlotsMove moves the slot as operators do.
 func testCallsWhileSlotsMove(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	m.begun = map[string]int{}
@@ -158,6 +175,7 @@ func testCallsWhileSlotsMove(t *testing.T, c *redistest.Cluster, m *movingCalls)
 		m.begin(1)
 	})
 	m.finish()
+	require.Zero(t, m.refused, "all keys are on one node, or on the other")
 }
 
 // callSlot is a key in the slot that has all calls.
@@ -168,7 +186,8 @@ func next(t *testing.T, c *redistest.Cluster) *redistest.Process {
 	return c.Primaries[(slices.Index(c.Primaries, c.Owner(t, callSlot))+1)%3]
 }
 
-// testCallsInHalfASlot: of the keys of calls some have moved and some have not. Each key in turn moves first.
+// testCallsInHalfASlot: of the keys of calls some have moved and some have not. Only what needs keys
+// of both nodes fails.
 func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	slot := c.Slot(t, callSlot)
 	rings, stays := m.newCall("carol", "dave"), m.newCall("erin", "frank")
@@ -176,19 +195,18 @@ func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	m.start(rings)
 	m.active(stays)
 	keys := callKeysOf(callSlot)
-	for _, first := range keys {
+	for _, first := range []string{keys[0], keys[5], keys[7]} { // a hash and sorted sets
 		m.begun = map[string]int{}
 		m.begin(2)
 		m.next()
-		m.note(stays.From) // so that each key exists
-		m.begin(1)
 		from := c.Owner(t, callSlot).Client(t)
-		require.Equal(t, int64(len(keys)), from.Exists(context.Background(), keys...).Val())
 		move := c.BeginMove(t, slot, next(t, c))
+		m.nextServed()
 		move.Keys(t, first)
+		m.begin(1)
 		m.next()
 		move.Keys(t, from.ClusterGetKeysInSlot(context.Background(), slot, 100).Val()...)
-		m.next()
+		m.nextServed()
 		move.End(t)
 		m.finish()
 		require.Equal(t, lastseen.Ringing, m.read(rings.ID).State)
@@ -196,4 +214,32 @@ func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	}
 	m.act(rings.ID, "carol", lastseen.End)
 	m.act(stays.ID, "erin", lastseen.End)
+	require.Positive(t, m.refused, "no step met a slot that moves")
+}
+
+// testNoCallsInHalfASlot: where no call is kept, calls are read, and users are forgotten, while the slot moves.
+func testNoCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
+	ctx := context.Background()
+	_, err := m.Ping(ctx, "none", []store.Sighting{{User: "alice", At: 1}})
+	require.NoError(t, err)
+	key := "presence:none:0"
+	from := c.Owner(t, key).Client(t)
+	move := c.BeginMove(t, c.Slot(t, key), c.Primaries[(slices.Index(c.Primaries, c.Owner(t, key))+1)%3])
+	check := func() {
+		t.Helper()
+		calls, err := m.ReadCalls(ctx, "none", nil, []string{"alice", "bob"})
+		require.NoError(t, err)
+		require.Equal(t, make([]lastseen.Call, 2), calls)
+		_, err = store.ReadCall(ctx, m, "none", "id")
+		require.ErrorIs(t, err, store.ErrCallNotFound)
+		_, err = m.StepCall(ctx, "none", store.CallAct{ID: "id", User: "alice", Action: lastseen.End})
+		require.ErrorIs(t, err, store.ErrCallNotFound)
+		require.NoError(t, m.Forget(ctx, "none", "alice"))
+	}
+	check()
+	move.Keys(t, from.ClusterGetKeysInSlot(ctx, c.Slot(t, key), 100).Val()...)
+	check()
+	move.End(t)
+	check()
+	require.NoError(t, m.DeleteNamespace(ctx, "none"))
 }

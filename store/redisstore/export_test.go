@@ -70,7 +70,7 @@ func (s *Store) NoteInCalls(ctx context.Context, name string, users ...string) e
 
 // NotedInCalls returns the users who have to be copied.
 func (s *Store) NotedInCalls(ctx context.Context, name string) ([]string, error) {
-	return s.client.ZRange(ctx, s.outboxOf(name), 0, -1).Result()
+	return s.client.ZRangeByScore(ctx, s.outboxOf(name), &redis.ZRangeBy{Min: "-inf", Max: "(inf"}).Result()
 }
 
 // CheckSignalsEvery sets the time between two signals of a listener to itself, before Listen.

@@ -57,7 +57,7 @@ func (c *callers) active(n store.NewCall) {
 
 func (c *callers) read(id string) lastseen.Call {
 	c.Helper()
-	call, err := c.ReadCall(context.Background(), "chat", id)
+	call, err := store.ReadCall(context.Background(), c, "chat", id)
 	require.NoError(c, err)
 	return call
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -167,38 +168,24 @@ func (s *Calls) ExpireCalls(ctx context.Context, name string) (store.ExpiredCall
 	return expired, err
 }
 
-// ReadCall implements [store.Calls].
-func (s *Calls) ReadCall(ctx context.Context, name, id string) (lastseen.Call, error) {
-	ctx, cancel, ns, err := s.open(ctx, name)
-	if err != nil {
-		return lastseen.Call{}, err
-	}
-	defer cancel()
-	calls, err := s.read(ctx, ns, id)
-	switch {
-	case err != nil:
-		return lastseen.Call{}, err
-	case len(calls) != 1 || calls[0].ID == "":
-		return lastseen.Call{}, store.ErrCallNotFound
-	}
-	return calls[0], nil
-}
-
 // ReadCalls implements [store.Calls].
-func (s *Calls) ReadCalls(ctx context.Context, name string, users []string) ([]lastseen.Call, error) {
+func (s *Calls) ReadCalls(ctx context.Context, name string, ids, users []string) ([]lastseen.Call, error) {
 	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	args := make([]any, 1, 1+len(users))
-	args[0] = ""
-	for i := range users {
-		args = append(args, &users[i])
+	args := make([]any, 1, 1+len(ids)+len(users))
+	args[0] = len(ids)
+	for _, text := range slices.Concat(ids, users) {
+		args = append(args, text)
 	}
-	calls, err := s.read(ctx, ns, args...)
-	if err == nil && len(calls) != len(users) {
-		return nil, fmt.Errorf("unexpected script reply of %d calls instead of %d", len(calls), len(users))
+	calls, err := s.read(ctx, ns, args)
+	if err == nil && calls == nil {
+		calls = make([]lastseen.Call, len(ids)+len(users))
+	}
+	if err == nil && len(calls) != len(ids)+len(users) {
+		return nil, fmt.Errorf("unexpected script reply of %d calls", len(calls))
 	}
 	return calls, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // Namespace is a namespace that was checked, within one operation.
@@ -42,13 +43,12 @@ func keys(ns Namespace) []string {
 }
 
 // run runs a script of calls, and returns its reply without the first element: a call that another program wrote,
-// which is logged. The reply has n elements more, or fewer.
+// which is logged. The reply has n elements more, or fewer: none if no call is kept, see send.
 func (s *Calls) run(
 	ctx context.Context, ns Namespace, script *redis.Script, n int, args ...any,
 ) ([]any, error) {
-	keys := keys(ns)
-	cmd, err := s.client.RunCall(ctx, script, redisclient.Call{Key: keys[0], Others: keys[1:], Args: args})
-	if err != nil {
+	cmd, err := s.send(ctx, ns, script, args)
+	if err != nil || cmd == nil {
 		return nil, err
 	}
 	reply, err := redisclient.Slice(cmd.Val(), -1)
@@ -59,6 +59,29 @@ func (s *Calls) run(
 		ns.Warn("calls", "a call cannot be read: it counts as none", "call", reply[0])
 	}
 	return reply[1:], nil
+}
+
+// send runs a script of calls. For half of the time, it repeats what Redis refuses while the keys move to another node
+// of a Cluster. The reply is nil if no call is kept then and the script needs one.
+func (s *Calls) send(ctx context.Context, ns Namespace, script *redis.Script, args []any) (*redis.Cmd, error) {
+	keys := keys(ns)
+	waiting, cancel := context.WithTimeout(ctx, s.client.RepeatTime(ctx))
+	defer cancel()
+	for {
+		cmd := s.client.RunEach(ctx, nil,
+			[]redisclient.Call{{Key: keys[0], Others: keys[1:], Args: args, Script: script}})[0]
+		if !redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") {
+			return cmd, redisclient.Translate(cmd.Err())
+		}
+		if script == scripts.CallRead || script == scripts.CallStep || script == scripts.CallForget {
+			if n, err := s.client.Exists(ctx, keys[0]).Result(); err == nil && n == 0 {
+				return nil, nil
+			}
+		}
+		if !redisclient.Pause(waiting, redisclient.RepeatPause) {
+			return nil, redisclient.Translate(cmd.Err())
+		}
+	}
 }
 
 // list has CallNamespaces return a namespace. It writes once in each round: in a Cluster, the list can be lost
@@ -88,7 +111,7 @@ func IsListed(ctx context.Context, s *Calls, name string) (bool, error) {
 
 // GoOn reports whether a call of a namespace goes on.
 func GoOn(ctx context.Context, s *Calls, ns Namespace) (bool, error) {
-	n, err := s.client.ZCard(ctx, ns.Key(due)).Result()
+	n, err := s.client.ZCount(ctx, ns.Key(due), "-inf", "(inf").Result()
 	return n > 0, redisclient.Translate(err)
 }
 

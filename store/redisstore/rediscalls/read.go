@@ -15,10 +15,10 @@ import (
 
 // This file reads what the scripts of calls return.
 
-// read runs callread.lua.
-func (s *Calls) read(ctx context.Context, ns Namespace, args ...any) ([]lastseen.Call, error) {
+// read runs callread.lua. It returns nil if no call is kept, see send.
+func (s *Calls) read(ctx context.Context, ns Namespace, args []any) ([]lastseen.Call, error) {
 	reply, err := s.run(ctx, ns, scripts.CallRead, 1, args...)
-	if err != nil {
+	if err != nil || len(reply) == 0 {
 		return nil, err
 	}
 	elements, err := redisclient.Slice(reply[0], -1)
@@ -34,7 +34,7 @@ func (s *Calls) read(ctx context.Context, ns Namespace, args ...any) ([]lastseen
 		switch len(values) {
 		case 0:
 			continue
-		case 1: // it was shown before
+		case 1: // it is in the reply before
 			id, _ := values[0].(string)
 			calls[i] = read[id]
 		default:

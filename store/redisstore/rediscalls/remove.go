@@ -12,7 +12,7 @@ import (
 func Forget(ctx context.Context, s *Calls, ns Namespace, user string) error {
 	for more := true; more; {
 		reply, err := s.run(redisclient.Confirmed(ctx), ns, scripts.CallForget, 2, user)
-		if err != nil {
+		if err != nil || len(reply) == 0 {
 			return err
 		}
 		more = reply[0] == int64(1)

@@ -153,7 +153,7 @@ func (r *callRace) race(n store.NewCall, i int) {
 	}
 	racing.Wait()
 	for over := false; !over && !r.t.Failed(); { // a call that was not ended expires in a millisecond
-		call, err := r.ReadCall(context.Background(), kit.Namespace, n.ID)
+		call, err := store.ReadCall(context.Background(), r, kit.Namespace, n.ID)
 		r.took(err)
 		over = call.State.Over()
 	}

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -184,6 +185,10 @@ func testReadCalls(t *testing.T, c *Calling) {
 	over := c.act(call.ID, "bob", lastseen.End).Call
 	require.Equal(t, []lastseen.Call{{}, {}, other}, c.callsOf("alice", "bob", "carol"))
 	require.Equal(t, over, c.read(call.ID), "what is over is kept")
+	all, err := c.ReadCalls(context.Background(), c.namespace,
+		[]string{other.ID, "none", call.ID, call.ID}, []string{"alice", "dave", "carol"})
+	require.NoError(t, err)
+	require.Equal(t, []lastseen.Call{other, {}, over, over, {}, other, other}, all)
 }
 
 // testReadManyCalls reads as many calls as possible.

@@ -152,10 +152,25 @@ local function count_calls()
   return math.max(0, redis.call('HLEN', calls_key) - 1)
 end
 
--- Deletes everything but the outbox, if no call is kept.
+-- Has all keys exist while a call is kept.
+local function keep_keys()
+  if redis.call('EXISTS', unpack(KEYS)) == #KEYS then
+    return
+  end
+  for i = 2, #KEYS do
+    if counts[i] == 'HLEN' then
+      redis.call('HSET', KEYS[i], '', '')
+    else
+      redis.call('ZADD', KEYS[i], KEYS[i] == index_key and '0' or 'inf', '')
+    end
+  end
+end
+
+-- Deletes everything but what is to be copied, if no call is kept.
 local function drop_if_none()
   if redis.call('HLEN', calls_key) - redis.call('HEXISTS', calls_key, ':clock') == 0 then
     redis.call('UNLINK', calls_key, apps_key, due_key, over_key, users_key, keys_key, index_key)
+    redis.call('ZREM', outbox_key, '')
     return true
   end
   return false

@@ -47,7 +47,7 @@ if not drop_if_none() then
 end
 
 local wait = math.floor(max_call_gap / 2)
-local first = redis.call('ZRANGE', due_key, 0, 0, 'WITHSCORES')[2]
+local first = first_time(due_key)
 if math.max(#ids, #old) >= max_call_batch then
   wait = 0
 elseif first then
@@ -58,7 +58,7 @@ end
 local left = redis.call('ZRANGE', outbox_key, '-inf', time_text(now - copy_after), 'BYSCORE', 'LIMIT', 0, max_call_batch)
 if #left < max_call_batch then
   local from, rest = '(' .. time_text(now + max_ahead), max_call_batch - #left
-  for _, user in ipairs(redis.call('ZRANGE', outbox_key, from, '+inf', 'BYSCORE', 'LIMIT', 0, rest)) do
+  for _, user in ipairs(redis.call('ZRANGE', outbox_key, from, '(inf', 'BYSCORE', 'LIMIT', 0, rest)) do
     left[#left + 1] = user
   end
 end
@@ -67,4 +67,4 @@ if #left >= max_call_batch then
   wait = 0
 end
 local copies = note_all()
-return {unreadable or false, steps, redis.call('ZCARD', due_key), count_calls(), wait, copies}
+return {unreadable or false, steps, count_due(), count_calls(), wait, copies}

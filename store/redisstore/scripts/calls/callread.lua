@@ -1,27 +1,31 @@
 -- Reads calls. It changes nothing: a call whose time passed is shown as if it had been ended.
 --
 -- KEYS     see calls.lua
--- ARGV[1]  the ID of a call; '' to read the calls of users that go on
--- ARGV     then those users, at most max_call_batch
+-- ARGV[1]  how many IDs follow
+-- ARGV     the IDs of calls, and then users, whose calls that go on are read; at most max_call_batch of both
 --
 -- Returns {unreadable, calls}: unreadable is the ID of a call that another program wrote, if there is one. An element
--- of calls is empty if there is none. Each call is read once: what apps say is large.
+-- of calls is empty if there is none. Each call is read once, and an ID alone stands for it after that: what apps say is
+-- large.
 
-if ARGV[1] ~= '' then
-  local c = load_call(ARGV[1])
-  return {unreadable or false, {c and view(has_expired(c) and expired_call(c) or c) or {}}}
-end
 local calls, seen = {}, {}
-if ARGV[2] then
-  for i, id in ipairs(redis.call('HMGET', users_key, unpack(ARGV, 2))) do
-    local user, c = ARGV[i + 1], id and load_call(id)
-    local mine = c and goes_on(c) and not has_expired(c) and (user == c.from or user == c.to)
-    if mine and not seen[id] then
-      seen[id] = view(c)
-      calls[i] = seen[id]
-    else
-      calls[i] = mine and {id} or {}
-    end
+local function add(c)
+  if c and not seen[c.id] then
+    seen[c.id] = true
+    calls[#calls + 1] = view(has_expired(c) and expired_call(c) or c)
+  else
+    calls[#calls + 1] = c and {c.id} or {}
+  end
+end
+
+local ids = tonumber(ARGV[1])
+for i = 2, ids + 1 do
+  add(load_call(ARGV[i]))
+end
+if ARGV[ids + 2] then
+  for i, id in ipairs(redis.call('HMGET', users_key, unpack(ARGV, ids + 2))) do
+    local user, c = ARGV[ids + 1 + i], id and load_call(id)
+    add(c and goes_on(c) and not has_expired(c) and (user == c.from or user == c.to) and c)
   end
 end
 return {unreadable or false, calls}

@@ -12,12 +12,16 @@
 -- KEYS[7]  idempotency keys: a hash, field = the caller, a NUL, the key; value = ID, space, digest
 -- KEYS[8]  whose calls are kept: a sorted set of members with score 0: the user, a NUL, f for the caller or t for the
 --          callee, the ID
+--
+-- While calls are kept, all of these keys exist, because Redis refuses a script that names one which does not while its
+-- slot moves: each has a field or member '', with the score inf, or 0 in KEYS[8].
 
 local calls_key, apps_key, due_key, over_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local users_key, outbox_key, keys_key, index_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 
 -- A key of another type is an error before anything is written.
-for i, command in ipairs({'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'HLEN', 'ZCARD'}) do
+local counts = {'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'HLEN', 'ZCARD'}
+for i, command in ipairs(counts) do
   redis.call(command, KEYS[i])
 end
 
@@ -70,6 +74,11 @@ end
 
 local now = clock()
 
+-- Returns the lowest score of a sorted set of times; nil for none.
+local function first_time(key)
+  return redis.call('ZRANGE', key, '-inf', '(inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+end
+
 -- Returns what the clock of calls shows. It goes on while it is watched, and no faster than the clock of this Redis. If
 -- another program wrote it, the next calls expire soon.
 local function call_clock()
@@ -78,9 +87,8 @@ local function call_clock()
   if last and #last <= max_call_digits and #shown <= max_call_digits then
     return tonumber(shown) + math.min(math.max(now - tonumber(last), 0), max_call_gap)
   end
-  local first = redis.call('ZRANGE', due_key, 0, 0, 'WITHSCORES')[2] or
-    redis.call('ZRANGE', over_key, 0, 0, 'WITHSCORES')[2]
-  return math.min(math.max(math.floor(tonumber(first or 0)), 0), 10 ^ max_call_digits - 1)
+  local first = first_time(due_key) or first_time(over_key) or 0
+  return math.min(math.max(math.floor(tonumber(first)), 0), 10 ^ max_call_digits - 1)
 end
 
 local logical = call_clock()
@@ -92,7 +100,12 @@ end
 
 -- Has a script write also when memory is full: one that has called a writing command can.
 local function write_when_full()
-  redis.call('ZREM', due_key, '')
+  redis.call('ZREM', due_key, '\0')
+end
+
+-- How many calls go on.
+local function count_due()
+  return redis.call('ZCOUNT', due_key, '-inf', '(inf')
 end
 
 local function goes_on(c)

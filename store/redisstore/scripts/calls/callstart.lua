@@ -95,9 +95,10 @@ local c = {
   from_heard = logical, to_heard = logical, quiet = tonumber(ARGV[7]), shown_until = 0, shown = ARGV[8] == '1',
   unreachable = busy,
 }
-local fresh = redis.call('EXISTS', due_key) == 0
+local fresh = count_due() == 0
 write_call(c)
 save_clock()
+keep_keys()
 write_due(c)
 if app ~= '' then
   redis.call('HSET', apps_key, id, app)
