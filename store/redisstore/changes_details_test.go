@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/storetest/availability"
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
@@ -33,8 +34,7 @@ func detailsOf(t testing.TB, client redis.Cmdable, key string) map[string]string
 func (f *feed) said(said lastseen.Said, users ...string) {
 	f.Helper()
 	for _, user := range users {
-		_, err := f.s.SetAvailability(context.Background(), "chat", user, said, f.clock())
-		require.NoError(f, err)
+		availability.SayAt(f, f.s, user, said, f.clock())
 	}
 }
 

@@ -31,14 +31,12 @@ func TestOneServersClock(t *testing.T) {
 		-30 * 365 * 24 * time.Hour,
 	} {
 		wrong.Store(int64(ahead))
-		at, err := jumpy.Now(ctx)
-		require.NoError(t, err)
+		at := kit.Now(t, jumpy)
 		user := fmt.Sprint("user", i)
 		states, err := jumpy.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
 		require.NoError(t, err)
 		require.Equal(t, []lastseen.State{{At: at}}, states)
-		true_, err := steady.Now(ctx)
-		require.NoError(t, err)
+		true_ := kit.Now(t, steady)
 		require.InDelta(t, int64(true_), int64(at), 1000, "%s", ahead)
 		states, err = steady.Leave(ctx, "chat", []store.Sighting{{User: user, At: max(at, true_)}})
 		require.NoError(t, err)
@@ -57,13 +55,11 @@ func TestAheadInMilliseconds(t *testing.T) {
 		s := stores.New(t, redisstore.Options{URL: url, Prefix: string(unit) + ":", Unit: unit})
 		far := []store.Sighting{{User: "alice", At: lastseen.MaxInstant}, {User: "bob", At: kit.Base}}
 		for i := range 50 {
-			left, err := s.Leave(ctx, "chat", far)
-			require.NoError(t, err)
+			left := kit.Write(s.Leave).Send(t, "chat", far)
 			score := client.ZScore(ctx, string(unit)+":chat", "alice").Val()
 			require.InDelta(t, -float64(left[0].At)/perScore, score, 0,
 				"the very number that stands for the millisecond")
-			present, err := s.Ping(ctx, "chat", far)
-			require.NoError(t, err)
+			present := kit.Write(s.Ping).Send(t, "chat", far)
 			if !present[0].Left {
 				require.Greater(t, present[0].At, left[0].At, "left beats present at the same millisecond")
 			}

@@ -60,9 +60,7 @@ func TestForgottenScripts(t *testing.T) {
 		}
 		require.NoError(t, client.ScriptFlush(ctx).Err())
 		require.NoError(t, stores.Ping(s, "chat", "a", "b", "c", "d", "e", "f", "g"))
-		counts, err := s.Count(ctx, "chat", kit.Everyone())
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, counts[0], int64(7))
+		require.GreaterOrEqual(t, kit.Count(t, s, kit.Everyone()...)[0], int64(7))
 	}
 }
 
@@ -82,8 +80,7 @@ func TestWrongType(t *testing.T) {
 	require.Equal(t, []store.NamespaceInfo{{Name: "other", Newest: kit.Base}, {Name: "third"}},
 		kit.Namespaces(t, s, 10))
 	require.ErrorIs(t, s.Register(ctx, []string{"chat", "new"}), store.ErrWrongType)
-	infos, err := s.Namespaces(ctx, "", 1)
-	require.NoError(t, err)
+	infos := kit.Namespaces(t, s, 1)
 	require.Equal(t, []store.NamespaceInfo{{Name: "new"}}, infos, "one that is refused does not keep others out")
 
 	shards := stores.New(t, redisstore.Options{URL: url, Prefix: "p:", Shards: 7})
@@ -175,8 +172,7 @@ func TestInvalidScores(t *testing.T) {
 	} {
 		require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "odd", Score: score}).Err())
 		require.Equal(t, lastseen.State{}, kit.Lookup(t, s, "odd")[0], score)
-		records, err := s.List(ctx, "chat", store.ListQuery{Ranges: kit.Everyone(), Limit: 10})
-		require.NoError(t, err)
+		records := kit.List(t, s, store.ListQuery{Ranges: kit.Everyone(), Limit: 10})
 		require.Equal(t, []store.Record{{User: "alice", State: lastseen.State{At: kit.Base}}}, records, score)
 		newest, err := s.Newest(ctx, "chat")
 		require.NoError(t, err)
@@ -203,9 +199,7 @@ func TestInvalidScores(t *testing.T) {
 	const beyond = float64(1<<52 + int64(kit.Base))
 	require.NoError(t, client.ZAdd(ctx, "presence:chat",
 		redis.Z{Member: "odd", Score: beyond}, redis.Z{Member: "zero", Score: 0}).Err())
-	counts, err := s.Count(ctx, "chat", kit.Everyone())
-	require.NoError(t, err)
-	require.Equal(t, []int64{1, 0}, counts)
+	require.Equal(t, []int64{1, 0}, kit.Count(t, s, kit.Everyone()...))
 	result, err := stores.Trim(s, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, store.TrimResult{Deleted: 1}, result, "the zero")
@@ -271,8 +265,7 @@ func TestOnePageOneScript(t *testing.T) {
 		return strings.Contains(client.Info(ctx, "commandstats").Val(), "cmdstat_time:")
 	})
 	require.NoError(t, client.ConfigResetStat(ctx).Err())
-	page, err = s.List(ctx, "chat", q)
-	require.NoError(t, err)
+	page = kit.List(t, s, q)
 	require.Len(t, page, 2)
 	require.Contains(t, client.Info(ctx, "commandstats").Val(), "cmdstat_evalsha:calls=1,")
 }
@@ -290,19 +283,7 @@ func TestUnevenShards(t *testing.T) {
 	}
 	want = append(want, "alice")
 	for _, limit := range []int{7, 100, 501, 1001} {
-		q := store.ListQuery{Ranges: kit.Everyone(), Limit: limit}
-		var got []string
-		for {
-			page, err := s.List(ctx, "chat", q)
-			require.NoError(t, err)
-			for _, r := range page {
-				got = append(got, r.User)
-			}
-			if len(page) < limit {
-				break
-			}
-			q.After = &page[len(page)-1]
-		}
+		got := kit.Users(kit.Walk(t, s, store.ListQuery{Ranges: kit.Everyone(), Limit: limit}))
 		require.Equal(t, want, got, "pages of %d", limit)
 	}
 }

@@ -114,9 +114,7 @@ func TestEmptiedSideKeysLeaveTheHash(t *testing.T) {
 	requireSides("-hmpr")
 	require.NoError(t, s.Forget(ctx, "chat", "alice"))
 	requireSides("-r") // leaves still concern devices
-	removed, err := s.RemoveEmpty(ctx, "chat")
-	require.NoError(t, err)
-	require.True(t, removed)
+	require.True(t, kit.RemoveEmpty(t, s, "chat"))
 	require.Empty(t, client.Keys(ctx, "*").Val(), "the hash goes with the last key")
 }
 

@@ -241,13 +241,9 @@ func testPlainNamespaceInAHalfMovedSlot(t *testing.T, c *redistest.Cluster) {
 			}
 			s.PingBatches(ctx, pings)
 			require.NoError(t, cmp.Or(pings[0].Err, pings[1].Err))
-			states, err := s.Lookup(ctx, "chat", []string{user, "nobody"})
-			require.NoError(t, err)
-			require.Equal(t, []lastseen.State{{At: at + 1}, {}}, states)
+			require.Equal(t, []lastseen.State{{At: at + 1}, {}}, kit.Lookup(t, s, user, "nobody"))
 			kit.Leave(t, s, "u0", at)
-			counts, err := s.Count(ctx, "chat", kit.Everyone())
-			require.NoError(t, err)
-			require.Equal(t, []int64{int64(n), 1}, counts)
+			require.Equal(t, []int64{int64(n), 1}, kit.Count(t, s, kit.Everyone()...))
 		}
 	}
 	use()

@@ -18,20 +18,12 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/availability"
 	"github.com/lastseen/lastseen/store/storetest/contacts"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
-
-// trimContacts deletes the contacts of owners whose last use is longer ago than an hour.
-func trimContacts(s store.Store) (store.ContactsTrimResult, error) {
-	now, err := s.Now(context.Background())
-	if err != nil {
-		return store.ContactsTrimResult{}, err
-	}
-	return s.TrimContacts(context.Background(), "chat", store.TrimQuery{Age: time.Hour, Now: now, All: true})
-}
 
 // TestContactsKeys: what Redis holds, and that nothing is left of it.
 func TestContactsKeys(t *testing.T) {
@@ -150,8 +142,7 @@ func TestContactsWithoutUse(t *testing.T) {
 		age(t, client, prefix, 2*time.Hour)
 		total := 0
 		for range 4 + shards {
-			result, err := trimContacts(s)
-			require.NoError(t, err)
+			result := contacts.Trim(t, s, time.Hour, true)
 			total += result.Owners
 		}
 		require.Equal(t, 1, total, "the known one")
@@ -159,13 +150,11 @@ func TestContactsWithoutUse(t *testing.T) {
 		require.NoError(t, s.SetContacts(ctx, "chat", "owner7", []string{"bob"}))
 		result := store.ContactsTrimResult{More: true}
 		for total = 0; result.More; total += result.Owners {
-			result, err = trimContacts(s)
-			require.NoError(t, err)
+			result = contacts.Trim(t, s, time.Hour, true)
 		}
 		require.Equal(t, owners-1, total)
 		age(t, client, prefix, 2*time.Hour)
-		result, err = trimContacts(s)
-		require.NoError(t, err)
+		result = contacts.Trim(t, s, time.Hour, true)
 		require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, result)
 		left, err := client.Keys(ctx, prefix+"contact*").Result()
 		require.NoError(t, err)
@@ -183,8 +172,7 @@ func TestUsesWithoutContacts(t *testing.T) {
 	age(t, client, "presence:", 2*time.Hour)
 	require.NoError(t, stores.Ping(s, "chat", "carol"))
 	require.NoError(t, s.SetContacts(ctx, "chat", "eve", []string{"bob"}))
-	result, err := trimContacts(s)
-	require.NoError(t, err)
+	result := contacts.Trim(t, s, time.Hour, true)
 	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, result)
 	require.Equal(t, []string{"eve"}, client.ZRange(ctx, usesKey, 0, -1).Val())
 }
@@ -201,8 +189,7 @@ func TestWrongEndOfHiddenTime(t *testing.T) {
 		private := map[bool]string{true: "0 ", false: strconv.FormatFloat(end.Score, 'f', 0, 64)}[said]
 		require.NoError(t, client.HSet(ctx, "presence:private:{presence:chat}", "alice", private).Err())
 		age(t, client, "presence:", 2*time.Hour)
-		result, err := trimContacts(s)
-		require.NoError(t, err)
+		result := contacts.Trim(t, s, time.Hour, true)
 		require.Equal(t, said, result.Owners == 0)
 	}
 }
@@ -225,11 +212,9 @@ func TestContactsWithoutMemory(t *testing.T) {
 	result, err := stores.Trim(s, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Deleted)
-	trimmed, err := trimContacts(s)
-	require.NoError(t, err)
+	trimmed := contacts.Trim(t, s, time.Hour, true)
 	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 2}, trimmed, "bob was seen")
-	_, err = s.SetAvailability(ctx, "chat", "alice", lastseen.Said{}, now)
-	require.NoError(t, err)
+	availability.SayAt(t, s, "alice", lastseen.Said{}, now)
 }
 
 // replaceMany replaces 5,000 contacts of alice by 5,000 others, of which the first one stays. It calls between after

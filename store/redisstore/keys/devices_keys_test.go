@@ -50,9 +50,7 @@ func TestKeysOfDevices(t *testing.T) {
 	_, err := stores.Trim(s, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"": ""}, client.HGetAll(ctx, records).Val(), "leaves still concern devices")
-	removed, err := s.RemoveEmpty(ctx, "chat")
-	require.NoError(t, err)
-	require.True(t, removed)
+	require.True(t, kit.RemoveEmpty(t, s, "chat"))
 	require.Empty(t, client.Keys(ctx, "*").Val())
 }
 
@@ -82,22 +80,18 @@ func TestDevicesAreDeleted(t *testing.T) {
 			}
 			require.NoError(t, client.Del(ctx, key).Err())
 		}
-		removed, err := other.RemoveEmpty(ctx, "chat")
-		require.NoError(t, err)
-		require.True(t, removed)
+		require.True(t, kit.RemoveEmpty(t, other, "chat"))
 		require.Empty(t, client.Keys(ctx, "*").Val())
 	}
 }
 
 // TestRemoveEmptyKeepsDevices: of a namespace that has users, all stays.
 func TestRemoveEmptyKeepsDevices(t *testing.T) {
-	ctx, url, client := stores.StartRedis(t)
+	_, url, client := stores.StartRedis(t)
 	s := stores.New(t, redisstore.Options{URL: url, Shards: 7})
 	stores.Record(t, s, stores.OnDevice("alice", "tab", kit.Base))
 	before := stores.Contents(t, client)
-	removed, err := s.RemoveEmpty(ctx, "chat")
-	require.NoError(t, err)
-	require.False(t, removed)
+	require.False(t, kit.RemoveEmpty(t, s, "chat"))
 	require.Equal(t, before, stores.Contents(t, client))
 }
 

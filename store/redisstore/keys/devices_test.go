@@ -15,6 +15,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/devices"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
@@ -39,9 +40,7 @@ func TestServerThatDoesNotKnowOfDevices(t *testing.T) {
 	for _, shards := range testenv.Variants(7, 1) {
 		o := redisstore.Options{URL: url, Shards: shards}
 		aware, other := unaware(t, o)
-		states, err := other.Leave(ctx, "chat", kit.Sightings(kit.Base+5, "alice"))
-		require.NoError(t, err)
-		require.Equal(t, []lastseen.State{{At: kit.Base + 5, Left: true}}, states)
+		require.Equal(t, lastseen.State{At: kit.Base + 5, Left: true}, kit.Leave(t, other, "alice", kit.Base+5))
 		live, gone := stores.Devices(t, aware, "alice")
 		require.Empty(t, live)
 		require.Equal(t, []string{"tab"}, gone)
@@ -58,7 +57,7 @@ func TestServerThatDoesNotKnowOfDevices(t *testing.T) {
 		require.Empty(t, live)
 		require.Empty(t, gone)
 		aware, other = unaware(t, o)
-		_, err = stores.Trim(other, time.Hour)
+		_, err := stores.Trim(other, time.Hour)
 		require.NoError(t, err)
 		require.NoError(t, stores.Ping(other, "chat", "alice"))
 		live, _ = stores.Devices(t, aware, "alice")
@@ -93,9 +92,7 @@ func TestDevicesAndInvalidScores(t *testing.T) {
 		before := stores.Contents(t, client)
 		require.Equal(t, lastseen.State{}, stores.Record(t, s, stores.OnDevice("alice", "tab", kit.Base+1)), score)
 		require.Equal(t, lastseen.State{}, stores.Record(t, s, stores.ByeOnDevice("tab", kit.Base+2)), score)
-		states, err := s.Leave(ctx, "chat", kit.Sightings(kit.Base+3, "alice"))
-		require.NoError(t, err)
-		require.Equal(t, []lastseen.State{{}}, states)
+		require.Equal(t, lastseen.State{}, kit.Leave(t, s, "alice", kit.Base+3))
 		live, gone := stores.Devices(t, s, "alice")
 		require.Empty(t, live)
 		require.Empty(t, gone)
@@ -168,8 +165,7 @@ func TestLeavesAtTheLimit(t *testing.T) {
 	_, lines, _ := strings.Cut(client.HGet(ctx, records, users[0]).Val(), "\n")
 
 	for range 2 { // the second one changes nothing
-		states, err := s.Leave(ctx, "chat", kit.Sightings(kit.Base+100, users...))
-		require.NoError(t, err)
+		states := kit.Write(s.Leave).In(t, "chat", kit.Base+100, users...)
 		for i, text := range client.HMGet(ctx, records, users...).Val() {
 			require.Equal(t, "600000 1700000000100\n"+lines, text)
 			require.Equal(t, lastseen.State{At: kit.Base + 100, Left: true}, states[i])
@@ -212,8 +208,7 @@ func TestRecordsThatAreTooOld(t *testing.T) {
 	live, _ := stores.Devices(t, s, "alice")
 	require.Equal(t, []string{"phone"}, live)
 	stores.Record(t, s, stores.OnDevice("alice", "tab", late+2))
-	devices, err := s.ReadDevices(ctx, "chat", "alice")
-	require.NoError(t, err)
+	devices := devices.Of(t, s, "alice")
 	require.Equal(t, "tab", devices.Records[0].ID)
 	require.Equal(t, late+2, devices.Records[0].Since)
 	require.Equal(t, []string{"", ""}, devices.Meta)

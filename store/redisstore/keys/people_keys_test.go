@@ -88,8 +88,7 @@ func TestPeopleAreDeleted(t *testing.T) {
 		now := kit.Now(t, s)
 		_, err := s.Trim(ctx, "chat", store.TrimQuery{Age: -time.Hour, Now: now, All: true})
 		require.NoError(t, err)
-		removed, err := s.RemoveEmpty(ctx, "chat")
-		require.NoError(t, err)
+		removed := kit.RemoveEmpty(t, s, "chat")
 		require.False(t, removed, "some say something")
 		for _, user := range users {
 			require.NoError(t, s.Forget(ctx, "chat", user))
@@ -97,14 +96,12 @@ func TestPeopleAreDeleted(t *testing.T) {
 		availability.Say(t, s, "u1", availability.Invisible)
 		require.NoError(t, client.Del(ctx, "presence:chat", "presence:chat:0", "presence:chat:1", "presence:chat:2",
 			"presence:chat:3", "presence:chat:4", "presence:chat:5", "presence:chat:6").Err())
-		removed, err = s.RemoveEmpty(ctx, "chat")
-		require.NoError(t, err)
+		removed = kit.RemoveEmpty(t, s, "chat")
 		require.True(t, removed)
 		keys := client.Keys(ctx, "*").Val()
 		require.Len(t, keys, 3, "the user's end, what the user says, and the hash: %s", keys)
 		require.NoError(t, s.Forget(ctx, "chat", "u1"))
-		_, err = s.RemoveEmpty(ctx, "chat")
-		require.NoError(t, err)
+		kit.RemoveEmpty(t, s, "chat")
 		require.Empty(t, client.Keys(ctx, "*").Val())
 	}
 }

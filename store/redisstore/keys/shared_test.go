@@ -120,8 +120,8 @@ func TestSharedSet(t *testing.T) {
 		"listed before its first ping")
 	require.Equal(t, lastseen.State{At: 100_123_000}, kit.Lookup(t, ours, "alice")[0])
 
-	_, err := ours.Ping(ctx, "chat", []store.Sighting{{User: "zoe", At: 100_190_123}, {User: "alice", At: 100_191_999}})
-	require.NoError(t, err)
+	kit.Ping(t, ours, "zoe", 100_190_123)
+	kit.Ping(t, ours, "alice", 100_191_999)
 	kit.Leave(t, ours, "bob", 100_192_001)
 	require.InDelta(t, 100190.123, client.ZScore(ctx, "presence", "zoe").Val(), 0)
 	require.InDelta(t, -100192.001, client.ZScore(ctx, "presence", "bob").Val(), 0)
@@ -181,9 +181,7 @@ func TestSharedScores(t *testing.T) {
 					in++
 				}
 			}
-			counts, err := s.Count(ctx, "chat", []lastseen.Range{span})
-			require.NoError(t, err)
-			require.Equal(t, []int64{int64(in)}, counts)
+			require.Equal(t, []int64{int64(in)}, kit.Count(t, s, span))
 		})
 	}
 }
@@ -209,9 +207,7 @@ func TestSharedLeave(t *testing.T) {
 		"1700000000":         {At: kit.Base + 123, Left: true},
 	} {
 		require.NoError(t, client.Do(ctx, "ZADD", "presence:chat", score, "alice").Err())
-		states, err := s.Leave(ctx, "chat", []store.Sighting{{User: "alice", At: kit.Base + 123}})
-		require.NoError(t, err)
-		require.Equal(t, want, states[0], score)
+		require.Equal(t, want, kit.Leave(t, s, "alice", kit.Base+123), score)
 		require.Equal(t, want, kit.Lookup(t, s, "alice")[0], score)
 	}
 }
@@ -236,8 +232,7 @@ func TestSharedSetWithInvalidMembers(t *testing.T) {
 			{User: "alice", State: lastseen.State{At: kit.Base}},
 		}, got)
 	}
-	counts, err := s.Count(ctx, "chat", kit.Everyone())
-	require.NoError(t, err)
+	counts := kit.Count(t, s, kit.Everyone()...)
 	require.Equal(t, []int64{6, 0}, counts, "invalid scores are not counted; the four invalid names are")
 	require.Equal(t, make([]lastseen.State, 3), kit.Lookup(t, s, "zero", "tiny", "gone"))
 	require.Equal(t, before, client.Dump(ctx, "online").Val())

@@ -3,7 +3,6 @@ package topologies
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,14 +21,8 @@ func TestUnavailableShards(t *testing.T) {
 	t.Parallel()
 	ctx, c := context.Background(), redistest.StartCluster(t, 0)
 	s := stores.New(t, redisstore.Options{URL: c.URL(), Shards: 16, Timeout: time.Second})
-	var users []string
-	stores.Eventually(t, func() bool {
-		users = users[:0]
-		for i := range 64 {
-			users = append(users, fmt.Sprintf("u%d", i))
-		}
-		return stores.Ping(s, "chat", users...) == nil
-	})
+	users := stores.Numbered("u", 64)
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", users...) })
 	away := c.Owner(t, "presence:chat:1")
 	away.Stop(t)
 	stores.RequireUnavailable(t, map[string]func() error{

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/kit"
@@ -46,31 +45,6 @@ func TestOutage(t *testing.T) {
 	require.NoError(t, s.Ready(context.Background()))
 }
 
-// TestClockNeedsRedisOnce: the time that all servers share needs a first sample.
-func TestClockNeedsRedisOnce(t *testing.T) {
-	ctx, server := context.Background(), redistest.StartProcess(t)
-	server.Stop(t)
-	local := time.UnixMilli(int64(kit.Base))
-	s := stores.New(t, redisstore.Options{
-		URL: server.URL(), Timeout: 250 * time.Millisecond,
-		Now: func() time.Time { return local },
-	})
-	_, err := s.Now(ctx)
-	require.ErrorIs(t, err, store.ErrUnavailable)
-	began := time.Now()
-	server.Start(t)
-	client := stores.NewClient(t, server.URL())
-	var now lastseen.Instant
-	stores.Eventually(t, func() bool { now, err = s.Now(ctx); return err == nil })
-	uncertain := time.Since(began) // a reading is by half of its round trip, which was within this
-	require.LessOrEqual(t, now, lastseen.InstantOf(client.Time(ctx).Val().Add(uncertain)), "Redis' time, not ours")
-	require.Greater(t, now, kit.Base+lastseen.Instant((24*time.Hour).Milliseconds()), "Redis' time, not ours")
-	server.Stop(t)
-	still, err := s.Now(ctx)
-	require.NoError(t, err, "the offset is kept")
-	require.GreaterOrEqual(t, still, now)
-}
-
 // TestReplicaWithoutPrimary: Redis answers, and refuses. Inside a transaction it gives no reason.
 func TestReplicaWithoutPrimary(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
@@ -88,22 +62,6 @@ func TestReplicaWithoutPrimary(t *testing.T) {
 	require.Equal(t, kit.Base, kit.Lookup(t, s, "alice")[0].At)
 }
 
-// TestFrozenWithManyCallers: callers that wait in vain for a connection get the same error.
-func TestFrozenWithManyCallers(t *testing.T) {
-	server := redistest.StartProcess(t)
-	s := stores.New(t, redisstore.Options{URL: server.URL(), Timeout: 250 * time.Millisecond, PoolSize: 1})
-	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
-	server.Freeze(t)
-	defer server.Thaw(t)
-	errs := make(chan error, 20)
-	for range cap(errs) {
-		go func() { errs <- stores.Ping(s, "chat", "alice") }()
-	}
-	for range cap(errs) {
-		require.ErrorIs(t, <-errs, store.ErrUnavailable)
-	}
-}
-
 // TestFullMemory: writes fail as full, reads go on, and so do deletions, with which an operator makes room.
 func TestFullMemory(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
@@ -112,13 +70,10 @@ func TestFullMemory(t *testing.T) {
 	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
 	require.ErrorIs(t, stores.Ping(s, "chat", "bob"), store.ErrFull)
-	states, err := s.Lookup(ctx, "chat", []string{"alice", "bob"})
-	require.NoError(t, err)
+	states := kit.Lookup(t, s, "alice", "bob")
 	require.Equal(t, kit.Base, states[0].At)
 	require.Zero(t, states[1])
-	counts, err := s.Count(ctx, "chat", kit.Everyone())
-	require.NoError(t, err)
-	require.Equal(t, []int64{1, 0}, counts)
+	require.Equal(t, []int64{1, 0}, kit.Count(t, s, kit.Everyone()...))
 	for _, user := range []string{"alice", ""} {
 		require.NoError(t, s.CloseConnections(ctx, "chat", user))
 	}

@@ -2,7 +2,6 @@ package topologies
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -22,9 +21,7 @@ import (
 // requirePrimary checks that a request reads from the primary now, and gets an answer.
 func (r *replicated) requirePrimary(t *testing.T, reads store.ReplicaReads) {
 	t.Helper()
-	states, err := reads.Lookup(context.Background(), "chat", []string{markerUser, "alice"})
-	require.NoError(t, err)
-	require.Equal(t, []lastseen.State{{}, {At: kit.Base}}, states)
+	require.Equal(t, []lastseen.State{{}, {At: kit.Base}}, kit.Lookup(t, reads, markerUser, "alice"))
 	_, ok := reads.Age()
 	require.False(t, ok)
 }
@@ -46,7 +43,6 @@ func TestLag(t *testing.T) {
 		"only the monotonic one moves": func(r *replicated) { r.mono.Add(int64(testLag) + 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newReplicated(t, redisstore.Options{})
 			begun := r.reads(t)
 			r.detach(t)
@@ -64,14 +60,11 @@ func TestLag(t *testing.T) {
 
 // TestNotTooOld: up to the lag that is allowed, a replica answers, and says how far behind it may be.
 func TestNotTooOld(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t, redisstore.Options{})
 	begun := r.reads(t)
 	r.detach(t)
 	r.mono.Add(int64(testLag))
-	states, err := begun.Lookup(context.Background(), "chat", []string{markerUser})
-	require.NoError(t, err)
-	require.True(t, states[0].Known())
+	require.True(t, kit.Lookup(t, begun, markerUser)[0].Known())
 	age, ok := begun.Age()
 	require.True(t, ok)
 	require.Equal(t, testLag, age)
@@ -83,7 +76,6 @@ func TestOlderServerAtTheAddress(t *testing.T) {
 	ctx := context.Background()
 	for name, text := range map[string]any{"none": nil, "old": 0, "of another process": "999999999", "garbage": "x"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newReplicated(t, redisstore.Options{})
 			begun, client := r.reads(t), r.replica.Client(t)
 			r.detach(t)
@@ -110,7 +102,6 @@ func TestReplicaFails(t *testing.T) {
 		"freezes": {(*redistest.Process).Freeze, (*redistest.Process).Thaw},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var calls replicaCalls
 			r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second, ObserveReplica: calls.observe})
 			begun := r.reads(t)
@@ -130,7 +121,6 @@ func TestReplicaFails(t *testing.T) {
 
 // TestPrimaryFails: without the primary, nobody knows how old replicas are, so they soon answer nothing.
 func TestPrimaryFails(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second})
 	begun := r.reads(t)
 	r.primary.Stop(t)
@@ -173,7 +163,6 @@ func TestReplicasAfterFailover(t *testing.T) {
 
 // TestReplicasWithLeastRights: the documented rights are enough, on the primary and on the replica.
 func TestReplicasWithLeastRights(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t, redisstore.Options{})
 	stores.Restrict(t, r.primary.Client(t))
 	stores.Restrict(t, r.replica.Client(t))
@@ -226,7 +215,6 @@ func TestReplicaIsNotBlamed(t *testing.T) {
 		}, store.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second})
 			begun := []store.ReplicaReads{r.reads(t), r.reads(t)}
 			ctx, before := test.spoil(t, r), r.Replicas().Stats()
@@ -245,18 +233,13 @@ func TestReplicaIsNotBlamed(t *testing.T) {
 func TestUnreadableReplicaIsLogged(t *testing.T) {
 	t.Parallel()
 	primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
-	host, port, err := net.SplitHostPort(primary.Addr)
-	require.NoError(t, err)
-	replica := redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")
+	replica := redistest.StartReplica(t, primary, "--appendonly", "no")
 	stores.Restrict(t, primary.Client(t))
-	log, passed := &stores.Log{}, atomic.Int64{}
-	s, err := redisstore.Open(redisstore.Options{
-		URL: stores.AsApp(primary.URL()), MaxLag: testLag, Timeout: stores.LongTimeout, DialTimeout: stores.LongTimeout,
+	passed := atomic.Int64{}
+	_, log := stores.NewLogged(t, redisstore.Options{
+		URL: stores.AsApp(primary.URL()), MaxLag: testLag,
 		Monotonic: func() time.Duration { return time.Duration(passed.Load()) },
-		Logger:    slog.New(slog.NewTextHandler(log, nil)),
 	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	stores.Eventually(t, func() bool {
 		passed.Add(int64(testLag) + 1)
 		return log.Count("cannot read from a replica") > 0

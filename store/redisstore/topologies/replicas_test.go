@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,14 +34,13 @@ const markerUser = "on-the-replica"
 
 const testLag = redisstore.MinLag
 
-// newReplicated starts the servers. The namespace chat has alice.
+// newReplicated starts the servers. The namespace chat has alice. The test runs in parallel with others.
 func newReplicated(t *testing.T, o redisstore.Options) *replicated {
 	t.Helper()
+	t.Parallel()
 	r := &replicated{primary: redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")}
-	host, port, err := net.SplitHostPort(r.primary.Addr)
-	require.NoError(t, err)
 	// Without a log, which a child would rewrite after a full copy of the data, perhaps while the test ends.
-	r.replica = redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")
+	r.replica = redistest.StartReplica(t, r.primary, "--appendonly", "no")
 	ctx, client := context.Background(), r.replica.Client(t)
 	stores.Eventually(t, func() bool {
 		return r.primary.Client(t).Wait(ctx, 1, time.Second).Val() == 1
@@ -133,7 +131,6 @@ func (c *replicaCalls) take() []string {
 
 // TestReplicaAnswers checks each call that a replica answers, and that it is measured.
 func TestReplicaAnswers(t *testing.T) {
-	t.Parallel()
 	var calls replicaCalls
 	ctx, r := context.Background(), newReplicated(t, redisstore.Options{ObserveReplica: calls.observe})
 	said := lastseen.Said{Availability: lastseen.Busy}
@@ -148,11 +145,8 @@ func TestReplicaAnswers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []lastseen.State{{At: kit.Base}, {At: kit.Base}, {}, {At: kit.Base}}, states)
 	require.Equal(t, said, details["alice"].Said)
-	counts, err := reads.Count(ctx, "chat", kit.Everyone())
-	require.NoError(t, err)
-	require.Equal(t, []int64{2, 0}, counts)
-	records, err := reads.List(ctx, "chat", query())
-	require.NoError(t, err)
+	require.Equal(t, []int64{2, 0}, kit.Count(t, reads, kit.Everyone()...))
+	records := kit.List(t, reads, query())
 	require.Len(t, records, 2)
 	details, err = reads.ReadDetails(ctx, "chat", records)
 	require.NoError(t, err)
@@ -169,8 +163,7 @@ func TestReplicaAnswers(t *testing.T) {
 	states, err = reads.Lookup(ctx, "other", []string{markerUser})
 	require.NoError(t, err)
 	require.Equal(t, []lastseen.State{{}}, states, "another namespace")
-	states, err = r.Lookup(ctx, "chat", []string{markerUser})
-	require.NoError(t, err)
+	states = kit.Lookup(t, r, markerUser)
 	require.Equal(t, []lastseen.State{{}}, states, "the store itself reads from the primary")
 	require.Empty(t, calls.take(), "neither asked the replica")
 }
@@ -187,22 +180,16 @@ func TestReplicaLacksOwnWrites(t *testing.T) {
 		"invisible":     func(t *testing.T, r *replicated) { availability.Say(t, r.Store, "alice", availability.Invisible) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newReplicated(t, redisstore.Options{MaxLag: redisstore.MaxLag})
 			begun := r.reads(t)
 			r.detach(t)
 			write(t, r)
 			for _, reads := range []store.ReplicaReads{begun, r.reads(t)} {
-				states, err := reads.Lookup(ctx, "chat", []string{markerUser, "alice"})
-				require.NoError(t, err)
+				states := kit.Lookup(t, reads, markerUser, "alice")
 				require.Equal(t, []lastseen.State{{At: kit.Base}, {At: kit.Base}}, states)
-				counts, err := reads.Count(ctx, "chat", kit.Everyone())
-				require.NoError(t, err)
-				require.Equal(t, []int64{2, 0}, counts)
+				require.Equal(t, []int64{2, 0}, kit.Count(t, reads, kit.Everyone()...))
 			}
-			states, err := r.Lookup(ctx, "chat", []string{"alice"})
-			require.NoError(t, err)
-			require.NotEqual(t, []lastseen.State{{At: kit.Base}}, states)
+			require.NotEqual(t, []lastseen.State{{At: kit.Base}}, kit.Lookup(t, r, "alice"))
 		})
 	}
 }

@@ -91,10 +91,7 @@ func TestWaitInACluster(t *testing.T) {
 	c := redistest.StartCluster(t, 1)
 	s := stores.New(t, redisstore.Options{URL: c.URL(), Wait: 1, Shards: 7, Timeout: time.Second})
 	namespaces := []string{"n0", "n1", "n2", "n3", "n4", "n5"}
-	users := make([]string, 24)
-	for i := range users {
-		users[i] = fmt.Sprint("u", i)
-	}
+	users := stores.Numbered("u", 24)
 	for _, namespace := range namespaces {
 		stores.UntilSuccess(t, func() error { return stores.Ping(s, namespace, users...) })
 	}
