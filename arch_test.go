@@ -66,10 +66,15 @@ func arrows() map[string][]string {
 			"store/storetest/devices", "store/storetest/kit",
 		},
 		"store/storetest/redistest": {"internal/testenv"},
-		"internal/testenv":          {},
-		"internal/testserver":       {"internal/testenv", "store/storetest/redistest", "api/auth"},
-		"internal/testbrowser":      {"internal/testenv"},
-		"internal/testguide":        {},
+		"store/storetest/redistest/stores": {
+			"", "store", "internal/testenv", "store/redisstore", "store/storetest", "store/storetest/devices",
+			"store/storetest/kit", "store/storetest/redistest",
+		},
+		"store/redisstore/keys": {}, "store/redisstore/topologies": {}, // of tests alone
+		"internal/testenv":     {},
+		"internal/testserver":  {"internal/testenv", "store/storetest/redistest", "api/auth"},
+		"internal/testbrowser": {"internal/testenv"},
+		"internal/testguide":   {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
 			"api/stream", "api/web",

@@ -3,7 +3,6 @@ package deploy_test
 import (
 	"encoding/json"
 	"maps"
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -31,9 +30,7 @@ type monitored struct {
 // queries in a Prometheus that scraped these servers.
 func TestMonitoring(t *testing.T) {
 	redis := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
-	host, port, err := net.SplitHostPort(redis.Addr)
-	require.NoError(t, err)
-	redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")
+	redistest.StartReplica(t, redis, "--appendonly", "no")
 	m := &monitored{series: exported{}, types: families{}}
 	m.servers = []*testserver.Server{
 		startServer(t),

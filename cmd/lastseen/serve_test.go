@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/internal/testserver"
@@ -21,30 +20,6 @@ import (
 
 // alice is the path of a user.
 const alice = testserver.Alice
-
-func TestRestartKeepsEverything(t *testing.T) {
-	t.Parallel()
-	testserver.EachStore(t, func(t *testing.T, args []string) {
-		first := testserver.Start(t, args...)
-		pinged := first.Post(t, alice+"/ping", "")
-		require.Zero(t, first.Terminate(t), first.Log)
-		second := testserver.Start(t, args...)
-		require.Equal(t, pinged["last_seen"], second.Get(t, alice)["last_seen"])
-	})
-}
-
-// TestKillAfterTwoSeconds waits in real time: what a real process promises of a real disk cannot be
-// seen with a clock of ours.
-func TestKillAfterTwoSeconds(t *testing.T) {
-	t.Parallel()
-	store := filepath.Join(t.TempDir(), "data.db")
-	first := testserver.Start(t, "--store", store)
-	pinged := first.Post(t, alice+"/ping", "")
-	time.Sleep(2 * time.Second)
-	first.Kill()
-	second := testserver.Start(t, "--store", store)
-	require.Equal(t, pinged["last_seen"], second.Get(t, alice)["last_seen"])
-}
 
 // TestTerminateUnderLoad stops a service that many clients ping; whatever was answered is there
 // after the restart.
@@ -69,21 +44,6 @@ func TestTerminateCutsOffSlowClients(t *testing.T) {
 	fmt.Fprintf(conn, "POST %s/ping HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", alice)
 	s.Get(t, "/healthz") // the server is past accepting the connection before
 	require.Zero(t, s.Terminate(t), s.Log)
-}
-
-func TestKeysInRedis(t *testing.T) {
-	url := redistest.Start(t)
-	s := testserver.Start(t, "--store", url, "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
-	s.Post(t, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice","at":100123},{"user":"bob","at":100135.5}]}`)
-	s.Post(t, "/v1/namespaces/chat/users/bob/leave", `{"at":100136}`)
-
-	options, err := redis.ParseURL(url)
-	require.NoError(t, err)
-	client := redis.NewClient(options)
-	defer client.Close()
-	members, err := client.ZRangeWithScores(context.Background(), "presence:chat", 0, -1).Result()
-	require.NoError(t, err)
-	require.Equal(t, []redis.Z{{Member: "bob", Score: -100136000}, {Member: "alice", Score: 100123000}}, members)
 }
 
 // TestRedisOutage stops, freezes and starts Redis under a running service.
@@ -136,22 +96,6 @@ func TestRedisOutage(t *testing.T) {
 		return status == http.StatusOK
 	}, 30*time.Second, 50*time.Millisecond)
 	recovers()
-}
-
-// TestStartsBeforeRedis starts a service whose Redis is not there yet.
-func TestStartsBeforeRedis(t *testing.T) {
-	t.Parallel()
-	server := redistest.StartProcess(t)
-	server.Stop(t)
-	s := testserver.Start(t, "--store", server.URL())
-	status, _ := s.Call(t, http.MethodGet, alice, "")
-	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Contains(t, s.Log.String(), "Redis is not ready")
-	server.Start(t)
-	require.Eventually(t, func() bool {
-		status, _ := s.Call(t, http.MethodPost, alice+"/ping", "")
-		return status == http.StatusOK
-	}, 30*time.Second, 50*time.Millisecond)
 }
 
 // TestRefusesOldRedis ends at once, and says why.

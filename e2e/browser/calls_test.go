@@ -64,7 +64,6 @@ func (s *scripted) talk(t *testing.T, from, to string) {
 
 // TestScriptCalls: a page knows the calls of its user, those that others begin and those on other devices.
 func TestScriptCalls(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	c := s.caller(t)
 	b := testbrowser.Open(t, s.pages)
@@ -92,7 +91,6 @@ func TestScriptCalls(t *testing.T) {
 // TestScriptCallsMeanwhile: after a connection broke, a page knows the calls that go on. How those ended that ended
 // meanwhile is not known.
 func TestScriptCallsMeanwhile(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	c := s.caller(t)
 	c.ring("one", "alice", "bob")

@@ -12,7 +12,6 @@ import (
 
 // TestScriptRefused: a page that may not read shows nothing, says why, and asks again only when its options change.
 func TestScriptRefused(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.issueTokens(t, "bob", time.Hour)
 	s.pingedAgo(t, "alice", 0)
@@ -27,7 +26,6 @@ func TestScriptRefused(t *testing.T) {
 
 // TestScriptClient checks what the client promises to those who call it.
 func TestScriptClient(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
@@ -59,7 +57,6 @@ func TestScriptClient(t *testing.T) {
 
 // TestScriptWatchesByHTTP: without WebSockets a page looks users up, and tries WebSockets again after five minutes.
 func TestScriptWatchesByHTTP(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.refuseSockets(http.StatusServiceUnavailable)
 	s.pingedAgo(t, "alice", 0)
@@ -84,7 +81,6 @@ func TestScriptWatchesByHTTP(t *testing.T) {
 
 // TestScriptUsersChange: a user can sign out and in again, and another one instead. What the page watches stays.
 func TestScriptUsersChange(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{grace: 100 * time.Millisecond})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", `

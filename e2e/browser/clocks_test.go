@@ -14,7 +14,6 @@ import (
 // TestScriptSurvivesClocks: neither a computer that sleeps, when performance.now() may stand still, nor a clock that is
 // set makes an old response look new, or stops the lookups.
 func TestScriptSurvivesClocks(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
@@ -31,7 +30,6 @@ func TestScriptSurvivesClocks(t *testing.T) {
 
 // TestScriptLookupsWait: a lookup that the server refuses is repeated, not before the time that the server asks for.
 func TestScriptLookupsWait(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 0)
 	s.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {

@@ -30,7 +30,6 @@ window.users = users;`
 // TestScriptManyWatched: many users are watched by a few frames, and again after a connection that broke, from where it
 // ended.
 func TestScriptManyWatched(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", crowdScript)
@@ -59,7 +58,6 @@ func TestScriptManyWatched(t *testing.T) {
 
 // TestScriptWatchesDifferences: when other users are watched, only the differences are sent.
 func TestScriptWatchesDifferences(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", sentScript+`
@@ -78,7 +76,6 @@ func TestScriptWatchesDifferences(t *testing.T) {
 
 // TestScriptWatchLater: a page that watches only, and later keeps a user online, continues on another connection.
 func TestScriptWatchLater(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", watchScript)
@@ -89,7 +86,6 @@ func TestScriptWatchLater(t *testing.T) {
 
 // TestScriptWatchBusy: a watch that the server refuses for its load is repeated, on the same connection.
 func TestScriptWatchBusy(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pinged(t, "bob") // of a namespace that does not exist, nothing is read
 	s.faults.setDown(true)

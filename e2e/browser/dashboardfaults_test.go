@@ -62,7 +62,6 @@ func TestDashboardWithoutStore(t *testing.T) {
 
 // TestDashboardWaitsAsAsked checks that the dashboard asks again no earlier than the server says.
 func TestDashboardWaitsAsAsked(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, "/counts") {
@@ -82,7 +81,6 @@ func TestDashboardWaitsAsAsked(t *testing.T) {
 
 // TestDashboardWithoutWebSocket checks that the dashboard polls behind a proxy that knows no WebSockets.
 func TestDashboardWithoutWebSocket(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.refuseSockets(http.StatusBadRequest)
 	s.pinged(t, "alice")

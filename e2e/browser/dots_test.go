@@ -81,7 +81,6 @@ func (s *scripted) crowd(t *testing.T) {
 
 // TestDotsSpeak: each status has a role and a name in words, and the same words for those who point at a dot.
 func TestDotsSpeak(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	b := testbrowser.Open(t, s.pages)
@@ -99,7 +98,6 @@ func TestDotsSpeak(t *testing.T) {
 
 // TestDotsSpeakLanguages: the words are those of the language of the element, and of the page's texts.
 func TestDotsSpeakLanguages(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	b := testbrowser.Open(t, s.pages)
@@ -115,7 +113,6 @@ func TestDotsSpeakLanguages(t *testing.T) {
 
 // TestDotsGrowOld: the words of a dot follow the time, by the server's clock, although the page's is wrong by years.
 func TestDotsGrowOld(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "bob", 90*time.Second)
 	b := testbrowser.Open(t, s.pages)
@@ -137,7 +134,6 @@ const contrasts = page => [...document.querySelectorAll("presence-dot")].map(dot
 // TestDotsLook: shapes differ as well as colours, and each has the contrast of WCAG AA on a white and on a dark page.
 // Elements take their colours and their size from the page.
 func TestDotsLook(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	b := testbrowser.Open(t, s.pages)
@@ -183,7 +179,6 @@ func prefers(features ...string) step {
 // TestDotsRespectPreferences: colours do not change gradually for those who want no motion, and are those of the system
 // for those who force them.
 func TestDotsRespectPreferences(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	b := testbrowser.Open(t, s.pages)
@@ -204,7 +199,6 @@ func TestDotsRespectPreferences(t *testing.T) {
 // TestDotsChange: a dot follows its attributes and its place in the document, and says so by events. A dot that only
 // moves stays as it is.
 func TestDotsChange(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	b := testbrowser.Open(t, s.pages)
@@ -251,7 +245,6 @@ func beforeLoad(script string) step {
 
 // TestDotsShareATimer: a thousand dots have one timer, which stops while the page is hidden and when they are gone.
 func TestDotsShareATimer(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
@@ -282,7 +275,6 @@ func collectGarbage(ctx context.Context, _ *chromedp.Target) (chromedp.Void, err
 
 // TestDotsAreFreed: elements that are removed are not kept, neither dots nor lists.
 func TestDotsAreFreed(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	b := testbrowser.Open(t, s.pages)

@@ -16,7 +16,6 @@ import (
 
 // TestScriptFallsBack: a page that gets no WebSocket pings, and tries again later. It has one device at a time.
 func TestScriptFallsBack(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.refuseSockets(http.StatusNotFound)
 	b := testbrowser.Open(t, s.pages)
@@ -35,7 +34,6 @@ func TestScriptFallsBack(t *testing.T) {
 
 // TestScriptFallsBackLater: a page whose WebSocket worked pings while there is none, and goes on trying.
 func TestScriptFallsBackLater(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.keepOnline(t, b, "Math.random = () => 0.01;")
@@ -60,7 +58,6 @@ func (noDevices) RecordDevices(
 
 // TestScriptWithoutDevices: in a namespace without devices, a page pings without naming one.
 func TestScriptWithoutDevices(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	without := noDevices{s.Store}
 	s.config.Store, s.config.Connections = without, runRegistry(t, without, defaultThresholds())
@@ -78,7 +75,6 @@ func TestScriptWithoutDevices(t *testing.T) {
 // TestScriptWithoutFeeds: in a namespace without a changes feed, a page looks users up, and keeps its own user online
 // by the connection all the same.
 func TestScriptWithoutFeeds(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	b := testbrowser.Open(t, s.pages)
 	s.keepOnline(t, b, sentScript)

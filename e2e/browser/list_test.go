@@ -36,7 +36,6 @@ const quickly = `connect({ url, namespace, interval: 5000 });`
 
 // TestListShows: the list has a dot, a name and a text for each user, newest first, for screen readers, too.
 func TestListShows(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	s.pingedAgo(t, "<b>eve</b>", 200*time.Minute)
@@ -57,7 +56,6 @@ func TestListShows(t *testing.T) {
 
 // TestListFollows: who comes appears within an interval, and each row is up to date at once.
 func TestListFollows(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, s.list(`status="green, yellow"`), quickly)
@@ -76,7 +74,6 @@ func TestListFollows(t *testing.T) {
 
 // TestListPages: a button shows more users, by keyboard, too.
 func TestListPages(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	for i := range 5 {
 		s.pingedAgo(t, fmt.Sprintf("user-%d", i), time.Duration(i)*time.Second)
@@ -94,7 +91,6 @@ func TestListPages(t *testing.T) {
 
 // TestListChanges: a list follows its attributes, and what it showed before is gone at once.
 func TestListChanges(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	b := testbrowser.Open(t, s.pages)
@@ -111,7 +107,6 @@ func TestListChanges(t *testing.T) {
 // TestListUnknown: while the server cannot be reached, the rows stay and their dots say that nothing is known. A list
 // that was never answered shows nothing: it is not empty.
 func TestListUnknown(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{thresholds: seconds(3600, 7200)}) // the test takes a minute
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
@@ -137,7 +132,6 @@ func TestListUnknown(t *testing.T) {
 
 // TestListSignsIn: a list that was there before the page had a token asks again when there is one.
 func TestListSignsIn(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	s.issueTokens(t, "alice", time.Hour)

@@ -81,7 +81,6 @@ func (d manyDots) everyone(t *testing.T) []store.Sighting {
 // TestScriptMemory: a page with a thousand dots uses no more memory after an hour of changes, five a second. They come
 // from the server as fast as it sends them, a thousand at a time.
 func TestScriptMemory(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	d := s.openDots(t, 1000)
 	d.change(t, 3) // until the browser has compiled what runs often

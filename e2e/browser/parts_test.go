@@ -49,7 +49,6 @@ func TestScriptCutInFirstParts(t *testing.T) {
 	t.Parallel()
 	for _, part := range []int{1, 3, 5} {
 		t.Run(strconv.Itoa(part), func(t *testing.T) {
-			t.Parallel()
 			s := newScripted(t, scriptOptions{})
 			b := testbrowser.Open(t, s.pages)
 			s.cutAfterPart(part)
@@ -68,7 +67,6 @@ func TestScriptCutInFirstParts(t *testing.T) {
 // TestScriptCutInLaterParts: the same for what changed while the page had no connection, and for what a server sends
 // again because it cannot continue.
 func TestScriptCutInLaterParts(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", "Math.random = () => 0.01;"+crowdScript)

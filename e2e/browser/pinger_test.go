@@ -48,7 +48,6 @@ func (s *scripted) keepOnline(t *testing.T, b *browser, before string) {
 
 // TestScriptOnlineInTabs: a user with two tabs is online until the last one is closed.
 func TestScriptOnlineInTabs(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{grace: 100 * time.Millisecond})
 	bob := testbrowser.Open(t, s.pages)
 	s.load(t, bob, "", watchScript)
@@ -68,7 +67,6 @@ func TestScriptOnlineInTabs(t *testing.T) {
 
 // TestScriptReload: a page that is loaded again within the grace leaves its user green.
 func TestScriptReload(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{grace: 8 * time.Second})
 	bob := testbrowser.Open(t, s.pages)
 	s.load(t, bob, "", watchScript)
@@ -83,7 +81,6 @@ func TestScriptReload(t *testing.T) {
 // TestScriptBackForwardCache: the browser keeps a page with a connection in its cache. Shown again, it is the same
 // device, and online.
 func TestScriptBackForwardCache(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{grace: 100 * time.Millisecond})
 	b := testbrowser.OpenWithWindows(t, s.pages)
 	s.keepOnline(t, b, "")
@@ -98,7 +95,6 @@ func TestScriptBackForwardCache(t *testing.T) {
 
 // TestScriptBackForwardCacheHTTP: a page that pings says no goodbye if the browser keeps it.
 func TestScriptBackForwardCacheHTTP(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.OpenWithWindows(t, s.pages)
 	s.keepOnline(t, b, overHTTP)
@@ -135,7 +131,6 @@ func (s *scripted) untilIdle(t *testing.T, idle bool) {
 
 // TestScriptIdle: a page is idle while it is hidden, and when it was not used for some time.
 func TestScriptIdle(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.keepOnline(t, b, "window.options = { idleAfter: 20_000 };")
@@ -154,7 +149,6 @@ func TestScriptIdle(t *testing.T) {
 // TestScriptHidden: a hidden page with a connection sends that it is idle, and nothing else: its user stays online by
 // the pings of the server, which browsers answer. The hello of the next connection says since when.
 func TestScriptHidden(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.keepOnline(t, b, sentScript+"window.options = { grace: 60_000 };")
@@ -187,7 +181,6 @@ func TestScriptIdleTabs(t *testing.T) {
 	const hidden = `Object.defineProperty(document, "visibilityState", { value: "hidden" });`
 	for name, options := range map[string]string{"pings": overHTTP, "WebSocket": "window.options = { grace: 100 };"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newScripted(t, scriptOptions{})
 			first := testbrowser.Open(t, s.pages)
 			s.keepOnline(t, first, hidden+options)
@@ -207,7 +200,6 @@ func TestScriptIdleTabs(t *testing.T) {
 
 // TestScriptIdleChanges: a change from a WebSocket to pings, and back, does not change since when a user is idle.
 func TestScriptIdleChanges(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.keepOnline(t, b, "Math.random = () => 0.01; window.options = { grace: 60_000 };")
@@ -228,7 +220,6 @@ func TestScriptIdleChanges(t *testing.T) {
 
 // TestScriptPings: without WebSockets a page pings, first at a random moment, then when the server says.
 func TestScriptPings(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.keepOnline(t, b, overHTTP+"const begun = performance.now(); Math.random = () => 0.9; window.begun = begun;")
@@ -259,7 +250,6 @@ func (s *scripted) answerPings(status int, code, retryAfter string) {
 
 // TestScriptPingsWait: a ping that fails is sent again, not before the time that the server asks for.
 func TestScriptPingsWait(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.answerPings(http.StatusServiceUnavailable, "not of lastseen", "60")
 	b := testbrowser.Open(t, s.pages)
@@ -276,7 +266,6 @@ func TestScriptPingsWait(t *testing.T) {
 
 // TestScriptPingsRefused: a page that the server refuses for good says so once, and pings no more.
 func TestScriptPingsRefused(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.answerPings(http.StatusForbidden, `{"code":"forbidden"}`, "")
 	b := testbrowser.Open(t, s.pages)
@@ -288,7 +277,6 @@ func TestScriptPingsRefused(t *testing.T) {
 
 // TestScriptPingsRenewToken: after a 401 the page asks for another token, once.
 func TestScriptPingsRenewToken(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.issueTokens(t, "alice", time.Hour)
 	b := testbrowser.Open(t, s.pages)
@@ -302,7 +290,6 @@ func TestScriptPingsRenewToken(t *testing.T) {
 // TestScriptGoodbye: a page that closes while its ping is in progress says goodbye, with its device and token in the
 // body, and with time for the next page.
 func TestScriptGoodbye(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.issueTokens(t, "alice", time.Hour)
 	s.setAnswer(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -338,7 +325,6 @@ func TestScriptGoodbye(t *testing.T) {
 
 // TestScriptLeave: a user who signs out is gone at once, before the grace, and stays so.
 func TestScriptLeave(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.keepOnline(t, b, "")
@@ -349,7 +335,6 @@ func TestScriptLeave(t *testing.T) {
 
 // TestScriptLeaveHTTP: the same without a WebSocket.
 func TestScriptLeaveHTTP(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.keepOnline(t, b, overHTTP)

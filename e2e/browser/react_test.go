@@ -34,7 +34,6 @@ func reactExample(t *testing.T) string {
 // TestReactExample runs the hook and the component: the dot follows the status, and another user, and ends with its
 // component.
 func TestReactExample(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)

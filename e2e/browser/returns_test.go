@@ -34,7 +34,6 @@ func (s *scripted) holdSockets(t *testing.T) (release func()) {
 // TestScriptConnectsLate: a page whose options change while its connection is being opened opens another one. The
 // console has no error.
 func TestScriptConnectsLate(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	release := s.holdSockets(t)
 	b := testbrowser.Open(t, s.pages)
@@ -51,7 +50,6 @@ func TestScriptConnectsLate(t *testing.T) {
 // TestScriptFollowsAgain: a page that looked users up while it had no connection follows all of them by the next one,
 // also those who do not change.
 func TestScriptFollowsAgain(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
@@ -77,7 +75,6 @@ func TestScriptFollowsAgain(t *testing.T) {
 // TestScriptTabsReturnInOutage: a tab that becomes visible in an outage shows unknown, and after it what the tab that
 // leads shows, not what it knew before.
 func TestScriptTabsReturnInOutage(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "bob", 0)
 	page := s.addPage("", tabbed+`
@@ -104,7 +101,6 @@ func TestScriptTabsReturnInOutage(t *testing.T) {
 // TestScriptReturnsInOutage: a page that had a connection, and becomes visible while there is none to be had, goes on
 // trying.
 func TestScriptReturnsInOutage(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", "Math.random = () => 0.01"+watching)
@@ -119,7 +115,6 @@ func TestScriptReturnsInOutage(t *testing.T) {
 
 // TestScriptTabsTime: a tab that follows has the server's time, although the computer's is an hour wrong.
 func TestScriptTabsTime(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	leader, _ := s.openTabs(t, tabbed)
 	s.untilFollowed(t, 2, 1)
@@ -131,7 +126,6 @@ func TestScriptTabsTime(t *testing.T) {
 
 // TestScriptTokenRejects: a page goes on after a token callback that fails without an error.
 func TestScriptTokenRejects(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
@@ -151,7 +145,6 @@ func TestScriptRedisStops(t *testing.T) {
 		"frozen": {(*redistest.Process).Freeze, (*redistest.Process).Thaw},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			redis, s := redistest.StartProcess(t), newScripted(t, scriptOptions{})
 			server := testserver.Start(t, "--store", redis.URL(), "--cors-origins", s.pages)
 			server.Post(t, alice+"/ping", "")
@@ -175,7 +168,6 @@ func TestScriptRedisStops(t *testing.T) {
 // TestScriptLeavesInMove: a goodbye that is lost with the connection, since the page moves to another server, is said
 // to that one.
 func TestScriptLeavesInMove(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	stopping, next := api.NewShared(s.config), api.NewShared(s.config)
 	s.serveBy(stopping)

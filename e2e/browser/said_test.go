@@ -88,7 +88,6 @@ func TestDotsShowAvailability(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"auto", "http"} {
 		t.Run(transport, func(t *testing.T) {
-			t.Parallel()
 			s := newScripted(t, scriptOptions{})
 			users, texts := s.talkative(t)
 			var html strings.Builder
@@ -114,7 +113,6 @@ func TestDotsShowAvailability(t *testing.T) {
 // TestDotsFollowAvailability: a change of what a user says, of idle or of a call, is shown at once, with an event for
 // each.
 func TestDotsFollowAvailability(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
@@ -141,7 +139,6 @@ func TestDotsFollowAvailability(t *testing.T) {
 // TestDotsEndAvailability: what a user says ends at its time by the server's clock, although the page's is wrong, and
 // although the page hears nothing from the server meanwhile.
 func TestDotsEndAvailability(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 0)
 	s.says(t, "alice", lastseen.Said{
@@ -159,7 +156,6 @@ func TestDotsEndAvailability(t *testing.T) {
 
 // TestListShowsAvailability: the rows of a list say what the users say, as text.
 func TestListShowsAvailability(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
 	s.says(t, "alice", lastseen.Said{Availability: lastseen.Away, Note: "<img src=x onerror=alert(1)>"})

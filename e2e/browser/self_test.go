@@ -33,7 +33,6 @@ func heard(event string) step {
 
 // TestScriptSelf: what a user says in one page is known in all pages of the user, with invisible, and in new ones.
 func TestScriptSelf(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	page := s.addPage("", selfScript)
 	first := testbrowser.Open(t, s.pages)
@@ -56,7 +55,6 @@ func TestScriptSelf(t *testing.T) {
 
 // TestScriptSelfEnds: what a user says ends by itself in the user's own pages.
 func TestScriptSelfEnds(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", selfScript)
@@ -67,7 +65,6 @@ func TestScriptSelfEnds(t *testing.T) {
 // TestScriptSelfByHTTP: without a WebSocket, a page knows what its own calls return, and the end of that, by the
 // server's clock, although the page's is wrong.
 func TestScriptSelfByHTTP(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.issueTokens(t, "alice", time.Hour)
 	b := testbrowser.Open(t, s.pages)
@@ -100,7 +97,6 @@ Object.assign(window, { releases, returned, note, release: i => (releases[i](), 
 // TestScriptSelfLate: a late response does not replace what the server has sent on the connection since. The call still
 // returns it.
 func TestScriptSelfLate(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	page := s.addPage("", selfScript)
 	slow, other := testbrowser.Open(t, s.pages), testbrowser.Open(t, s.pages)
@@ -119,7 +115,6 @@ func TestScriptSelfLate(t *testing.T) {
 
 // TestScriptSelfOvertaken: if responses overtake each other, that to the latest call counts.
 func TestScriptSelfOvertaken(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", holdScript+`window.options = { transport: "http" };`+selfScript)
@@ -134,7 +129,6 @@ func TestScriptSelfOvertaken(t *testing.T) {
 
 // TestScriptSelfRefused: the promise of a call that fails says why, and what is known stays.
 func TestScriptSelfRefused(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", selfScript+`
@@ -150,7 +144,6 @@ func TestScriptSelfRefused(t *testing.T) {
 // TestScriptTyping: a page hears who types for its user, until 10 seconds after the last message about it. It sends at
 // most one message in 5 seconds.
 func TestScriptTyping(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	page := s.addPage("", sentScript+selfScript)
 	alice, bob := testbrowser.Open(t, s.pages), testbrowser.Open(t, s.pages)
@@ -172,7 +165,6 @@ func TestScriptTyping(t *testing.T) {
 
 // TestScriptTypingEnds: when a user signs out, nobody types for them any longer.
 func TestScriptTypingEnds(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	page := s.addPage("", selfScript)
 	alice, bob := testbrowser.Open(t, s.pages), testbrowser.Open(t, s.pages)
@@ -183,7 +175,6 @@ func TestScriptTypingEnds(t *testing.T) {
 
 // TestScriptTypingKeepsTheToken: the end in a message about typing is not that of the token, which stays.
 func TestScriptTypingKeepsTheToken(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.issueTokens(t, "alice", time.Hour)
 	page := s.addPage("", `

@@ -47,7 +47,6 @@ func passIn(d time.Duration) step {
 
 // TestScriptSocketContinues: a connection that breaks is replaced, and frames are sent on the new one.
 func TestScriptSocketContinues(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := s.openSocket(t, "")
 	b.Do(t, until("welcomes() == 1"))
@@ -60,7 +59,6 @@ func TestScriptSocketContinues(t *testing.T) {
 
 // TestScriptSocketSilence: a socket that has heard nothing for too long says so, and connects again.
 func TestScriptSocketSilence(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := s.openSocket(t, "")
 	b.Do(t, until("welcomes() == 1"), passIn(20*time.Second), passIn(16*time.Second), until("downs.length == 1"))
@@ -70,7 +68,6 @@ func TestScriptSocketSilence(t *testing.T) {
 
 // TestScriptSocketOutage: while no connection can be had, what was received is valid for as long as in silence.
 func TestScriptSocketOutage(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := s.openSocket(t, "")
 	b.Do(t, until("welcomes() == 1"))
@@ -84,7 +81,6 @@ func TestScriptSocketOutage(t *testing.T) {
 
 // TestScriptSocketBacksOff: the pauses grow while connections are refused.
 func TestScriptSocketBacksOff(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.refuseSockets(503)
 	b := testbrowser.Open(t, s.pages)
@@ -110,7 +106,6 @@ func TestScriptSocketBacksOff(t *testing.T) {
 
 // TestScriptSocketWaits: a socket waits for as long as the server asks for before the end.
 func TestScriptSocketWaits(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.closeSockets(4503, "unavailable", `{"problem":{"status":503,"code":"unavailable","retry_after_ms":40000}}`)
 	b := s.openSocket(t, `window.times = []; window.newToken = () => { times.push(performance.now()) };`)
@@ -123,7 +118,6 @@ func TestScriptSocketWaits(t *testing.T) {
 // TestScriptSocketClosesEarly: a socket that is closed while it connects makes no error on the console, and its
 // connection ends as soon as it is open.
 func TestScriptSocketClosesEarly(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	var closed atomic.Bool
 	release := make(chan struct{})
@@ -153,7 +147,6 @@ func TestScriptSocketClosesEarly(t *testing.T) {
 
 // TestScriptSocketRefused: after a final close code the page does not connect again.
 func TestScriptSocketRefused(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := s.openSocket(t, "")
 	b.Do(t, until("welcomes() == 1"))
@@ -194,7 +187,6 @@ func TestScriptSocketCloseCodes(t *testing.T) {
 		4408: 3, 4409: 3, 4429: 3, 4500: 3, 4503: 3, 1000: 3, 1001: 3, 1002: 3, 1011: 3, // and more
 	} {
 		t.Run(fmt.Sprint(int(code)), func(t *testing.T) {
-			t.Parallel()
 			s := newScripted(t, scriptOptions{})
 			s.closeSockets(code, "some_code")
 			b := s.openSocket(t, "Math.random = () => 0.01;")
@@ -214,7 +206,6 @@ func TestScriptSocketCloseCodes(t *testing.T) {
 
 // TestScriptSocketBadToken: a page whose token is not valid asks for a new one once.
 func TestScriptSocketBadToken(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.issueTokens(t, "bob", -time.Minute)
 	b := s.openSocket(t, "")
@@ -226,7 +217,6 @@ func TestScriptSocketBadToken(t *testing.T) {
 
 // TestScriptSocketExpiredToken: a page whose token has expired continues with a new one.
 func TestScriptSocketExpiredToken(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.issueTokens(t, "bob", time.Hour)
 	b := s.openSocket(t, `window.newToken = renew => renew ? token() : "expired";`)
@@ -237,7 +227,6 @@ func TestScriptSocketExpiredToken(t *testing.T) {
 // TestScriptSocketRenewsToken: the page sends new tokens before its token expires, mostly on the same connection: on a
 // slow machine one can come too late.
 func TestScriptSocketRenewsToken(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.issueTokens(t, "bob", 6*time.Second)
 	b := s.openSocket(t, "")
@@ -248,7 +237,6 @@ func TestScriptSocketRenewsToken(t *testing.T) {
 
 // TestScriptSocketTokenFails: a token callback that fails is called again, later.
 func TestScriptSocketTokenFails(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := s.openSocket(t, `window.calls = 0; window.newToken = () => { if (calls++ < 2) throw new Error("offline") };`)
 	b.Do(t, until("welcomes() == 1"))
@@ -258,7 +246,6 @@ func TestScriptSocketTokenFails(t *testing.T) {
 
 // TestScriptSocketMoves: when a server stops, the page opens a connection to another one before it closes its own.
 func TestScriptSocketMoves(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{grace: 100 * time.Millisecond})
 	stopping, next := api.NewShared(s.config), api.NewShared(s.config)
 	s.serveBy(stopping)

@@ -54,7 +54,6 @@ func TestScriptTabsShare(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newScripted(t, scriptOptions{})
 			leader, follower := s.openTabs(t, tabbed)
 			s.untilFollowed(t, 2, 1)
@@ -77,7 +76,6 @@ func TestScriptTabsShare(t *testing.T) {
 
 // TestScriptTabsFollowerEnds: when a tab that follows is closed, its users are no longer watched.
 func TestScriptTabsFollowerEnds(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	leader, follower := s.openTabs(t, tabbed)
 	s.untilFollowed(t, 2, 1)
@@ -89,7 +87,6 @@ func TestScriptTabsFollowerEnds(t *testing.T) {
 
 // TestScriptTabsReturn: a tab that was hidden follows the one that leads now, and does not show what it showed before.
 func TestScriptTabsReturn(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	first, second := s.openTabs(t, tabbed)
 	first.Do(t, show("hidden"))
@@ -105,7 +102,6 @@ func TestScriptTabsReturn(t *testing.T) {
 
 // TestScriptTabsOutage: in an outage, the tab that follows shows unknown, as does the one that leads.
 func TestScriptTabsOutage(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "bob", 0)
 	page := s.addPage("", tabbed)
@@ -124,7 +120,6 @@ func TestScriptTabsOutage(t *testing.T) {
 
 // TestScriptTabsPoll: one tab looks users up for all.
 func TestScriptTabsPoll(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	leader, follower := s.openTabs(t, `window.options = { transport: "http" }`+tabbed)
 	require.Len(t, s.lookups(), 2)
@@ -145,7 +140,6 @@ func TestScriptTabsApart(t *testing.T) {
 		"locks": `Object.defineProperty(navigator, "locks", { value: undefined })`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newScripted(t, scriptOptions{})
 			tabbed := strings.Replace(tabbed, "const query = new URLSearchParams(location.search)", "", 1)
 			first, second := s.openTabs(t, "const query = new URLSearchParams(location.search)\n"+script+tabbed)
@@ -160,7 +154,6 @@ func TestScriptTabsApart(t *testing.T) {
 
 // TestScriptTabsSilence: a tab that hears nothing from the one that leads shows unknown.
 func TestScriptTabsSilence(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	leader, follower := s.openTabs(t, tabbed)
 	leader.Do(t, until(`(BroadcastChannel.prototype.postMessage = () => {}, true)`))
@@ -171,7 +164,6 @@ func TestScriptTabsSilence(t *testing.T) {
 // TestScriptTabsCached: the browser keeps a page that watches, alone or with other tabs, in its back/forward cache.
 // Shown again, the page goes on.
 func TestScriptTabsCached(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	leader, follower := s.openTabsIn(t, testbrowser.OpenWithWindows(t, s.pages), tabbed+`
 		addEventListener("pageshow", event => { window.restored = event.persisted })`)

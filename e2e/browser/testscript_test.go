@@ -142,9 +142,10 @@ func (f *faultyStore) SweepChanges(ctx context.Context, sweeps []*store.ChangesS
 	}
 }
 
-// newScripted starts a site and the server that it uses.
+// newScripted starts a site and the server that it uses. The test runs in parallel with others.
 func newScripted(t *testing.T, o scriptOptions) *scripted {
 	t.Helper()
+	t.Parallel()
 	file, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, file.Close()) })

@@ -44,7 +44,6 @@ func (s *scripted) untilLookups(t *testing.T, n int) {
 
 // TestScriptWatches: a page of another origin, under a strict policy, shows a user who comes and goes.
 func TestScriptWatches(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{thresholds: seconds(3, 6)})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", watching)
@@ -63,7 +62,6 @@ func TestScriptWatches(t *testing.T) {
 
 // TestScriptOutage: while the store does not answer, statuses become unknown, never grey, and known again after it.
 func TestScriptOutage(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
@@ -79,7 +77,6 @@ func TestScriptOutage(t *testing.T) {
 
 // TestScriptRestart: a page goes on when its server is restarted, without showing what it does not know.
 func TestScriptRestart(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	data := t.TempDir() + "/data.db"
 	server := testserver.Start(t, "--store", data, "--cors-origins", s.pages)
@@ -104,7 +101,6 @@ func TestScriptManyUsers(t *testing.T) {
 		for (const user of users) client.watch(user, show)
 		window.known = () => users.filter(user => statuses[user] === "grey").length`
 	t.Run("connection", func(t *testing.T) {
-		t.Parallel()
 		s := newScripted(t, scriptOptions{})
 		b := testbrowser.Open(t, s.pages)
 		s.load(t, b, "", "window.client = connect({ url, namespace })"+many)
@@ -113,7 +109,6 @@ func TestScriptManyUsers(t *testing.T) {
 		require.Empty(t, s.lookups())
 	})
 	t.Run("lookups", func(t *testing.T) {
-		t.Parallel()
 		s := newScripted(t, scriptOptions{now: aDayAgo()})
 		b := testbrowser.Open(t, s.pages)
 		s.load(t, b, "", `window.client = connect({ url, namespace, transport: "http" })`+many)
@@ -128,7 +123,6 @@ func TestScriptManyUsers(t *testing.T) {
 
 // TestScriptPolls: without a WebSocket a page looks users up every interval, with the ETag of its last response.
 func TestScriptPolls(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
@@ -155,7 +149,6 @@ func TestScriptPolls(t *testing.T) {
 // TestScriptDoesNotGuess: a user who keeps pinging is never shown as yellow between two lookups: when the status could
 // have decayed, the page asks.
 func TestScriptDoesNotGuess(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 50*time.Second)
 	b := testbrowser.Open(t, s.pages)
@@ -171,7 +164,6 @@ func TestScriptDoesNotGuess(t *testing.T) {
 
 // TestScriptAges: without another ping, a status decays once a lookup confirms it, and is unknown if none does.
 func TestScriptAges(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 50*time.Second)
 	b := testbrowser.Open(t, s.pages)
@@ -201,7 +193,6 @@ func TestScriptWhileHidden(t *testing.T) {
 	t.Parallel()
 	for name, code := range map[string]string{"connection": watching, "lookups": polling} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			o := scriptOptions{}
 			if name == "lookups" {
 				o.now = aDayAgo()
@@ -231,7 +222,6 @@ func TestScriptHasTheServersTime(t *testing.T) {
 	t.Parallel()
 	for _, years := range []string{"-20", "20"} {
 		t.Run(years, func(t *testing.T) {
-			t.Parallel()
 			s := newScripted(t, scriptOptions{now: aDayAgo()})
 			s.pingedAgo(t, "alice", 50*time.Second)
 			s.pingedAgo(t, "bob", 4*time.Minute)
@@ -249,7 +239,6 @@ func TestScriptTokens(t *testing.T) {
 	t.Parallel()
 	for name, transport := range map[string]string{"connection": "auto", "lookups": "http"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newScripted(t, scriptOptions{})
 			s.issueTokens(t, "bob", time.Hour)
 			s.pingedAgo(t, "alice", 0)

@@ -12,7 +12,6 @@ import (
 // TestChatExample runs the example as its readers do: the dots of users who come and go change, the visitor is green,
 // and Ctrl-C leaves nothing behind.
 func TestChatExample(t *testing.T) {
-	t.Parallel()
 	c := startExample(t, "examples/chat")
 	b := testbrowser.Open(t, c.page)
 	b.Do(t, chromedp.EmulateViewport(1000, 680), testbrowser.PrefersScheme("light"),
@@ -42,7 +41,6 @@ func memberStatus(user string) string {
 // TestChatExampleTalks: two visitors read what the other one writes, one of them on a small screen in the dark, and
 // signing out is seen at once.
 func TestChatExampleTalks(t *testing.T) {
-	t.Parallel()
 	c := startExample(t, "examples/chat")
 	alice := testbrowser.Open(t, c.page)
 	alice.Do(t, chromedp.Navigate(c.page+"/?user=not+valid"),

@@ -117,22 +117,6 @@ func TestRetentionOfNamespaces(t *testing.T) {
 	})
 }
 
-// TestNamespacesAreRegisteredAgain: the configured namespaces exist again after Redis lost everything.
-func TestNamespacesAreRegisteredAgain(t *testing.T) {
-	t.Parallel()
-	server := redistest.StartProcess(t)
-	s := testserver.Start(t, "--store", server.URL(), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
-		"--config", testserver.WriteConfig(t, "namespaces: {chat: , game: }"))
-	listed := func() bool {
-		_, answer := s.Call(t, "GET", "/v1/namespaces", "")
-		return strings.Contains(fmt.Sprint(answer), "namespace:chat") && strings.Contains(fmt.Sprint(answer), "namespace:game")
-	}
-	require.True(t, listed())
-	require.NoError(t, server.Client(t).FlushAll(context.Background()).Err())
-	require.False(t, listed())
-	require.Eventually(t, listed, time.Minute, 50*time.Millisecond)
-}
-
 func TestConfiguredNamespacesAreListedAtStart(t *testing.T) {
 	t.Parallel()
 	config := testserver.WriteConfig(t, "namespaces:\n  chat:\n  game: {green: 90s}\n")
@@ -159,6 +143,7 @@ func TestNamespacesAreRegisteredOnceRedisResponds(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(s.Log.String(), "cannot register the configured namespaces yet")
 	}, 30*time.Second, time.Millisecond)
+	require.Contains(t, s.Log.String(), "Redis is not ready")
 	server.Start(t)
 	require.Eventually(t, func() bool {
 		status, answer := s.Call(t, "GET", "/v1/namespaces", "")

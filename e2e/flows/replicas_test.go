@@ -3,7 +3,6 @@ package flows
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"regexp"
 	"testing"
@@ -19,9 +18,7 @@ import (
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
-	host, port, err := net.SplitHostPort(primary.Addr)
-	require.NoError(t, err)
-	redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")
+	redistest.StartReplica(t, primary, "--appendonly", "no")
 	file := testserver.WriteConfig(t, fmt.Sprintf(`keys: {app: {hash: "%s", scopes: [ping, read], namespaces: [chat]}}`,
 		testserver.HashOf("ls_app")))
 	s := testserver.Start(t, "--config", file, "--admin-listen", "127.0.0.1:0", "--store", primary.URL(),

@@ -27,9 +27,10 @@ type example struct {
 }
 
 // startExample starts an example with the lastseen that the tests run, until the test ends. Its server has other
-// settings where flags say so. The test also needs a browser.
+// settings where flags say so. The test also needs a browser, and runs in parallel with others.
 func startExample(t *testing.T, folder string, flags ...string) *example {
 	t.Helper()
+	t.Parallel()
 	testbrowser.Require(t)
 	program := testserver.Build(t, folder)
 	lastseen := testserver.Binary(t)

@@ -76,7 +76,6 @@ func ended(text string) []step {
 
 // TestWebRTCExample runs the example as its readers do: two users call each other, and see each other.
 func TestWebRTCExample(t *testing.T) {
-	t.Parallel()
 	e := startExample(t, "examples/webrtc", "--redial-wait off")
 	alice, bob, carol := e.visitor(t, "alice"), e.visitor(t, "bob"), e.visitor(t, "carol")
 	talk(t, alice, bob, "alice", "bob")
@@ -112,7 +111,6 @@ func TestWebRTCExample(t *testing.T) {
 // TestWebRTCExampleReloads: a page that is loaded again or closed hangs up at once. A call that rings goes on for
 // the callee, who has not answered it.
 func TestWebRTCExampleReloads(t *testing.T) {
-	t.Parallel()
 	e := startExample(t, "examples/webrtc", "--ring-timeout 60s")
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	talk(t, alice, bob, "alice", "bob")
@@ -138,7 +136,6 @@ func TestWebRTCExampleReloads(t *testing.T) {
 
 // TestWebRTCExampleTime: a call that is not accepted is missed, and one with a page that crashed is lost.
 func TestWebRTCExampleTime(t *testing.T) {
-	t.Parallel()
 	e := startExample(t, "examples/webrtc", "--redial-wait off --ring-timeout 10s --green 8s --ping-interval 2s")
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	alice.Do(t, rings("bob"))
@@ -154,7 +151,6 @@ func TestWebRTCExampleTime(t *testing.T) {
 
 // TestWebRTCExampleDevices: all pages of a user ring. The others show where the call is, and can end it.
 func TestWebRTCExampleDevices(t *testing.T) {
-	t.Parallel()
 	e := startExample(t, "examples/webrtc")
 	alice, bob, other := e.visitor(t, "alice"), e.visitor(t, "bob"), e.visitor(t, "bob")
 	alice.Do(t, rings("bob"))
@@ -180,7 +176,6 @@ func TestWebRTCExampleDevices(t *testing.T) {
 
 // TestWebRTCExampleGlare: two users who call each other at the same moment are in a call.
 func TestWebRTCExampleGlare(t *testing.T) {
-	t.Parallel()
 	e := startExample(t, "examples/webrtc")
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	alice.Do(t, until(`(window.send = fetch, window.fetch = (...request) => new Promise(resolve => window.go = resolve).then(
@@ -194,7 +189,6 @@ func TestWebRTCExampleGlare(t *testing.T) {
 
 // TestWebRTCExampleFails: lost responses do no harm, and the page says what the user can do about a camera.
 func TestWebRTCExampleFails(t *testing.T) {
-	t.Parallel()
 	e := startExample(t, "examples/webrtc")
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	lose := until(`(window.lost = 0, window.send = fetch, window.fetch = async (...request) => {
@@ -232,7 +226,6 @@ func TestWebRTCExampleFails(t *testing.T) {
 
 // TestWebRTCExampleOffersFit: what the pages send is well below the limit.
 func TestWebRTCExampleOffersFit(t *testing.T) {
-	t.Parallel()
 	e := startExample(t, "examples/webrtc")
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	record := until(`(window.sizes = [], window.send = fetch, window.fetch = (url, init) => {
@@ -252,7 +245,6 @@ func TestWebRTCExampleOffersFit(t *testing.T) {
 
 // TestWebRTCExampleLooks: on a small screen in the dark, all of the page can be read and reached.
 func TestWebRTCExampleLooks(t *testing.T) {
-	t.Parallel()
 	e := startExample(t, "examples/webrtc")
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	bob.Do(t, chromedp.EmulateViewport(360, 740), testbrowser.PrefersScheme("dark"))

@@ -47,15 +47,6 @@ func TestTerminateMovesConnections(t *testing.T) {
 	require.Equal(t, []any{"web"}, s.Get(t, alice+"/devices")["kinds"])
 }
 
-// TestTerminateClosesConnections checks that a server that stops does not wait for a client that stays.
-func TestTerminateClosesConnections(t *testing.T) {
-	t.Parallel()
-	s := testserver.Start(t, "--connect-drain", "100ms")
-	socket := connectWith(t, s, `{"hello":{"user":"alice"}}`)
-	require.Contains(t, receive(t, socket), `"welcome"`)
-	require.Zero(t, s.Terminate(t))
-}
-
 // connectWith opens a WebSocket in the namespace chat and sends its first frame.
 func connectWith(t *testing.T, s *testserver.Server, hello string) *websocket.Conn {
 	t.Helper()

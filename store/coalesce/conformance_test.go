@@ -42,9 +42,8 @@ func TestConformance(t *testing.T) {
 		url := redistest.Start(t)
 		var n atomic.Int64
 		storetest.RunCore(t, func(t testing.TB) store.Store {
-			s := openRedis(t, redisstore.Options{
-				URL: url, Prefix: fmt.Sprintf("test%d:", n.Add(1)), Shards: 3, Instrument: redistest.SettleAtOnce,
-			}, time.Minute)
+			o := redisstore.Options{URL: url, Prefix: fmt.Sprintf("test%d:", n.Add(1)), Shards: 3}
+			s := openRedis(t, o, time.Minute)
 			return wrap(t, s, nil, 512)
 		})
 	})

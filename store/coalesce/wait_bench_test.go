@@ -3,7 +3,6 @@ package coalesce_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,9 +19,7 @@ import (
 // BenchmarkWait pings a real Redis with one replica, whose confirmation it waits for or not.
 func BenchmarkWait(b *testing.B) {
 	primary := redistest.StartProcess(b, "--repl-diskless-sync-delay", "0")
-	host, port, err := net.SplitHostPort(primary.Addr)
-	require.NoError(b, err)
-	redistest.StartProcess(b, "--replicaof", host, port)
+	redistest.StartReplica(b, primary)
 	for _, callers := range []int{1, 64, 256} {
 		for _, wait := range []int{0, 1} {
 			b.Run(fmt.Sprintf("callers=%d/wait=%d", callers, wait), func(b *testing.B) {

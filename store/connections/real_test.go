@@ -15,6 +15,7 @@ import (
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -109,8 +110,7 @@ func testMoves(t *testing.T, s store.Store) {
 	begun := time.Now()
 	var batch []store.DeviceSighting
 	for i := range users {
-		now, err := s.Now(t.Context())
-		require.NoError(t, err)
+		now := kit.Now(t, s)
 		batch = append(batch, store.DeviceSighting{User: fmt.Sprint(i), ID: "tab", At: now, Idle: now.Add(-time.Hour)})
 	}
 	_, err := s.RecordDevices(t.Context(), moved, settings.window(), batch)

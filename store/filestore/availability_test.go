@@ -13,16 +13,10 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/memstore"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
-
-func setAvailability(
-	t testing.TB, s *Store, name, user string, said lastseen.Said, at lastseen.Instant,
-) lastseen.State {
-	t.Helper()
-	state, err := s.SetAvailability(context.Background(), name, user, said, at)
-	require.NoError(t, err)
-	return state
-}
 
 // keptIn returns all that a store keeps of what users say, as texts, also in namespaces that do not exist.
 func keptIn(s *Store) map[string]string { return dumpOf(s.tables).saidTexts() }
@@ -47,15 +41,12 @@ var invisible = lastseen.Said{Availability: lastseen.Invisible, Note: "not here"
 func unlisted(t testing.TB, s *Store) {
 	t.Helper()
 	ctx := context.Background()
-	setAvailability(t, s, "chat", "gone", invisible, base.Add(-time.Hour))
-	now, err := s.Now(ctx)
-	require.NoError(t, err)
+	availability.SayIn(t, s, "chat", "gone", invisible, base.Add(-time.Hour))
+	now := kit.Now(t, s)
 	result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Minute, Now: now, All: true})
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Deleted)
-	removed, err := s.RemoveEmpty(ctx, "chat")
-	require.NoError(t, err)
-	require.True(t, removed)
+	require.True(t, kit.RemoveEmpty(t, s, "chat"))
 	require.Equal(t, map[string]string{"(chat)/gone": fmt.Sprint(memstore.Hidden{
 		HiddenTime: lastseen.HiddenTime{End: lastseen.MaxInstant}, Note: invisible.Note,
 	})}, peopleIn(t, s))
@@ -66,8 +57,8 @@ func TestUnlisted(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	for _, sync := range []time.Duration{0, time.Hour} {
-		m := &machine{}
-		o := m.options(t)
+		m := &kit.Machine{}
+		o := optionsOf(t, m)
 		o.Sync, o.MaxNamespaces = sync, 1
 		s := open(t, o)
 		unlisted(t, s)
@@ -75,17 +66,13 @@ func TestUnlisted(t *testing.T) {
 		_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
 		require.NoError(t, err, "it is not counted")
 		for range 2 {
-			states, err := s.Ping(ctx, "chat", []store.Sighting{{User: "gone", At: base}, {User: "gone", At: base - 1}})
-			require.NoError(t, err)
-			require.Equal(t, make([]lastseen.State, 2), states)
-			state := setAvailability(t, s, "chat", "gone", invisible, base)
+			for _, at := range []lastseen.Instant{base, base - 1} {
+				require.Zero(t, kit.Ping(t, s, "gone", at))
+			}
+			state := availability.SayIn(t, s, "chat", "gone", invisible, base)
 			require.Zero(t, state, "still invisible")
-			setAvailability(t, s, "chat", "gone", lastseen.Said{}, base.Add(-time.Minute))
-			states, err = s.RecordDevices(ctx, "chat", time.Minute, []store.DeviceSighting{
-				onDevice("gone", "a", base.Add(-time.Minute)-1),
-			})
-			require.NoError(t, err)
-			require.Equal(t, make([]lastseen.State, 1), states)
+			availability.SayIn(t, s, "chat", "gone", lastseen.Said{}, base.Add(-time.Minute))
+			require.Zero(t, devices.RecordOne(t, s, devices.On("gone", "a", base.Add(-time.Minute)-1)))
 			require.Len(t, truthOf(t, s), 1)
 			_, err = s.Ping(ctx, "chat", []store.Sighting{{User: "gone", At: base.Add(-time.Minute)}})
 			require.ErrorIs(t, err, store.ErrNamespaceLimit, "visible again")
@@ -101,8 +88,7 @@ func TestUnlisted(t *testing.T) {
 				require.Empty(t, peopleIn(t, s))
 				require.NoError(t, s.DeleteNamespace(ctx, "other"))
 				unlisted(t, s)
-				_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
-				require.NoError(t, err)
+				kit.Write(s.Ping).Send(t, "other", []store.Sighting{{User: "alice", At: base}})
 			}
 		}
 	}
@@ -111,8 +97,8 @@ func TestUnlisted(t *testing.T) {
 // TestTrimOfOlderFile: while no user says anything, an older lastseen can read what Trim writes.
 func TestTrimOfOlderFile(t *testing.T) {
 	t.Parallel()
-	m := &machine{}
-	s := open(t, m.options(t))
+	m := &kit.Machine{}
+	s := open(t, optionsOf(t, m))
 	trim := func() {
 		ping(t, s, "alice", base.Add(-time.Hour))
 		flushed(t, s)
@@ -121,12 +107,12 @@ func TestTrimOfOlderFile(t *testing.T) {
 		require.Equal(t, 1, result.Deleted)
 		flushed(t, s)
 	}
-	setAvailability(t, s, "chat", "alice", lastseen.Said{}, base)
+	availability.SayIn(t, s, "chat", "alice", lastseen.Said{}, base)
 	trim()
 	require.Equal(t, uint32(version1), versionOf(t, s))
-	setAvailability(t, s, "other", "bob", busy, base)
+	availability.SayIn(t, s, "other", "bob", busy, base)
 	require.Equal(t, uint32(version3), versionOf(t, s))
-	setAvailability(t, s, "chat", "alice", away, base)
+	availability.SayIn(t, s, "chat", "alice", away, base)
 	trim()
 	require.Equal(t, away, dumpOf(s.tables).said["chat/alice"])
 	require.NoError(t, s.Close())

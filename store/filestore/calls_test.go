@@ -10,6 +10,8 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // TestCallsAreInMemory: a restart ends them without a trace, and the data file has nothing of them.
@@ -18,12 +20,12 @@ func TestCallsAreInMemory(t *testing.T) {
 	ctx, users := t.Context(), []string{"alice", "bob", "carol"}
 	call := store.NewCall{ID: "1", From: "alice", To: "bob", Ring: time.Hour, Quiet: time.Hour, Shown: true}
 	for _, sync := range []time.Duration{0, time.Hour} {
-		m := &machine{}
-		o := m.options(t)
+		m := &kit.Machine{}
+		o := optionsOf(t, m)
 		o.Sync = sync
 		s := open(t, o)
 		ping(t, s, "alice", base)
-		setAvailability(t, s, "chat", "carol", away, base)
+		availability.SayIn(t, s, "chat", "carol", away, base)
 		size := liveOf(s)
 		require.NoError(t, startCall(ctx, s, call))
 		_, err := s.StepCall(ctx, "chat", store.CallAct{ID: "1", User: "bob", Action: lastseen.Accept})

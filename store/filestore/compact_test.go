@@ -14,6 +14,8 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // sizeOf returns the size of a store's file.
@@ -31,8 +33,7 @@ func pingMany(t testing.TB, s *Store, namespace string, n int, at lastseen.Insta
 	for i := range batch {
 		batch[i] = store.Sighting{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: at}
 	}
-	_, err := s.Ping(context.Background(), namespace, batch)
-	require.NoError(t, err)
+	kit.Write(s.Ping).Send(t, namespace, batch)
 }
 
 // awaitIdle waits until no compaction is in progress.
@@ -68,8 +69,7 @@ func TestCompaction(t *testing.T) {
 			s := open(t, Options{Path: newPath(t), Sync: sync, CompactAfter: 20_000})
 			// What is deleted, and the namespace without users, come first: they are in the snapshot's part.
 			for _, namespace := range []string{"chat", "gone", "empty"} {
-				_, err := s.Ping(ctx, namespace, []store.Sighting{{User: "erased", At: base}})
-				require.NoError(t, err)
+				kit.Write(s.Ping).Send(t, namespace, []store.Sighting{{User: "erased", At: base}})
 			}
 			require.NoError(t, s.Forget(ctx, "chat", "erased"))
 			require.NoError(t, s.Forget(ctx, "empty", "erased"))
@@ -117,8 +117,7 @@ func TestFileShrinks(t *testing.T) {
 		"delete": func(s *Store) error { return s.DeleteNamespace(ctx, "large") },
 		"trim": func(s *Store) error {
 			for {
-				now, err := s.Now(ctx)
-				require.NoError(t, err)
+				now := kit.Now(t, s)
 				r, err := s.Trim(ctx, "large", store.TrimQuery{Age: time.Hour, Now: now, All: true})
 				if err != nil || r.Deleted == 0 {
 					return err
@@ -161,12 +160,12 @@ func TestLiveBytes(t *testing.T) {
 	for i := range 20 {
 		namespace := fmt.Sprint(i % 3)
 		pingMany(t, s, namespace, 10*i+1, base+lastseen.Instant(i))
-		devices := make([]store.DeviceSighting, 50)
-		for n := range devices {
-			devices[n] = onDevice(fmt.Sprintf("a-rather-long-user-name-%06d", n), fmt.Sprint("device-", i), base)
-			devices[n].Meta = strings.Repeat(" ", 10*i)
+		batch := make([]store.DeviceSighting, 50)
+		for n := range batch {
+			batch[n] = devices.On(fmt.Sprintf("a-rather-long-user-name-%06d", n), fmt.Sprint("device-", i), base)
+			batch[n].Meta = strings.Repeat(" ", 10*i)
 		}
-		_, err := s.RecordDevices(ctx, namespace, time.Minute, devices)
+		_, err := s.RecordDevices(ctx, namespace, time.Minute, batch)
 		require.NoError(t, err)
 		require.NoError(t, s.Forget(ctx, namespace, "a-rather-long-user-name-000000"))
 		if i%7 == 6 {

@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -13,19 +12,13 @@ import (
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/memstore/packed"
+	"github.com/lastseen/lastseen/store/storetest/contacts"
 )
-
-func setContacts(t testing.TB, s *Store, owner string, contacts ...string) {
-	t.Helper()
-	require.NoError(t, s.SetContacts(context.Background(), "chat", owner, contacts))
-}
 
 // contactsOf returns all contacts of an owner, separated by commas.
 func contactsOf(t testing.TB, s *Store, owner string) string {
 	t.Helper()
-	list, err := s.ListContacts(context.Background(), "chat", owner, "", store.MaxContacts)
-	require.NoError(t, err)
-	return strings.Join(list, ",")
+	return strings.Join(contacts.Of(t, s, owner), ",")
 }
 
 // crashedCopy opens a copy of a store's file, as it would be found after a crash at this moment.
@@ -43,16 +36,16 @@ func crashedCopy(t testing.TB, s *Store) *Store {
 func TestContactsAreInTheSnapshot(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Path: newPath(t), Sync: 0})
-	setContacts(t, s, "alice", "b", "c")
-	setContacts(t, s, "bob", "b")
+	contacts.Set(t, s, "alice", "b", "c")
+	contacts.Set(t, s, "bob", "b")
 	s.writer.log.busy.Store(true) // keeps the writer from compacting; see compactNow
 	defer s.writer.log.busy.Store(false)
 	s.writer.mu.Lock()
 	frozen, from := s.tables.Snapshot(), s.writer.log.end
 	s.writer.mu.Unlock()
-	setContacts(t, s, "alice", "b", "d")
-	setContacts(t, s, "bob")
-	setContacts(t, s, "carol", "e")
+	contacts.Set(t, s, "alice", "b", "d")
+	contacts.Set(t, s, "bob")
+	contacts.Set(t, s, "carol", "e")
 	require.NoError(t, s.writer.log.compact(frozen, from))
 	again := crashedCopy(t, s)
 	for owner, want := range map[string]string{"alice": "b,d", "bob": "", "carol": "e"} {
@@ -69,12 +62,12 @@ func TestUnchangedContacts(t *testing.T) {
 	for i := range all {
 		all[i] = fmt.Sprintf("contact-%04d", i)
 	}
-	setContacts(t, s, "alice", all...)
+	contacts.Set(t, s, "alice", all...)
 	size := sizeOf(t, s)
-	setContacts(t, s, "alice", append(slices.Clone(all[7:]), all...)...)
+	contacts.Set(t, s, "alice", append(slices.Clone(all[7:]), all...)...)
 	require.Less(t, sizeOf(t, s), size+50)
 	all[2500] = "contact-2500-renamed"
-	setContacts(t, s, "alice", all...)
+	contacts.Set(t, s, "alice", all...)
 	require.Less(t, sizeOf(t, s), size+150)
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest/contacts"
 	"github.com/lastseen/lastseen/store/storetest/kit"
@@ -22,11 +21,11 @@ func TestContactsRetention(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			contacts.RunRetention(t, func(testing.TB) kit.Breakable {
-				m := &machine{}
-				o := m.options(t)
+				m := &kit.Machine{}
+				o := optionsOf(t, m)
 				change(&o)
 				s := open(t, o)
-				return kit.Breakable{Store: s, Pass: m.passed.add, Restart: func() store.Store {
+				return kit.Breakable{Store: s, Pass: m.Passed.Add, Restart: func() store.Store {
 					require.NoError(t, s.Close())
 					s = open(t, o)
 					return s
@@ -34,28 +33,17 @@ func TestContactsRetention(t *testing.T) {
 			})
 		})
 	}
-	m := &machine{}
-	contacts.RunBehind(t, kit.Breakable{Store: open(t, m.options(t)), Pass: m.passed.add})
-}
-
-// trimContacts deletes the contacts of owners whose last use was before a cutoff, and returns the result.
-func trimContacts(t testing.TB, s *Store, cutoff lastseen.Instant) store.ContactsTrimResult {
-	t.Helper()
-	now, err := s.Now(t.Context())
-	require.NoError(t, err)
-	age := now.Sub(cutoff)
-	result, err := s.TrimContacts(t.Context(), "chat", store.TrimQuery{Age: age, Now: now, All: true})
-	require.NoError(t, err)
-	return result
+	m := &kit.Machine{}
+	contacts.RunBehind(t, kit.Breakable{Store: open(t, optionsOf(t, m)), Pass: m.Passed.Add})
 }
 
 // TestContactsWithoutUse: contacts from before last uses were recorded are kept for the whole retention.
 func TestContactsWithoutUse(t *testing.T) {
 	t.Parallel()
-	m := &machine{}
-	o := m.options(t)
+	m := &kit.Machine{}
+	o := optionsOf(t, m)
 	s := open(t, o)
-	setContacts(t, s, "known", "bob")
+	contacts.Set(t, s, "known", "bob")
 	for _, owner := range []string{"older", "oldest"} {
 		s.writer.mu.Lock()
 		s.writer.pending.in("chat", changeUnused, version3, owner)
@@ -69,12 +57,12 @@ func TestContactsWithoutUse(t *testing.T) {
 		require.Equal(t, "bob,carol", contactsOf(t, s, "older"))
 		require.NoError(t, compactNow(s))
 	}
-	m.passed.add(2 * time.Hour)
-	require.Equal(t, 1, trimContacts(t, s, m.time().Add(-time.Hour)).Owners)
+	m.Passed.Add(2 * time.Hour)
+	require.Equal(t, 1, contacts.Trim(t, s, time.Hour, true).Owners)
 	require.Empty(t, contactsOf(t, s, "known"))
-	m.passed.add(2 * time.Hour)
-	ping(t, s, "older", m.time())
+	m.Passed.Add(2 * time.Hour)
+	ping(t, s, "older", m.Instant())
 	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 2},
-		trimContacts(t, s, m.time().Add(-time.Hour)))
+		contacts.Trim(t, s, time.Hour, true))
 	require.Equal(t, "bob,carol", contactsOf(t, s, "older"))
 }

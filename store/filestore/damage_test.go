@@ -16,6 +16,9 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // truth is what a store holds: namespace, user, state.
@@ -25,8 +28,7 @@ type truth map[string]map[string]lastseen.State
 func truthOf(t testing.TB, s *Store) truth {
 	t.Helper()
 	ctx := context.Background()
-	infos, err := s.Namespaces(ctx, "", 1000)
-	require.NoError(t, err)
+	infos := kit.Namespaces(t, s, 1000)
 	all := truth{}
 	for _, info := range infos {
 		records, err := s.List(ctx, info.Name, store.ListQuery{Limit: 1_000_000, Ranges: []lastseen.Range{
@@ -58,27 +60,25 @@ func newSample(t testing.TB, users int) (made sample) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	pingMany(t, s, "large", users, base)
 	ping(t, s, "gone", base)
-	device := onDevice("a-rather-long-user-name-000000", "phone", base)
+	device := devices.On("a-rather-long-user-name-000000", "phone", base)
 	device.Meta = "{}"
 	_, err := s.RecordDevices(ctx, "large", time.Minute, []store.DeviceSighting{device})
 	require.NoError(t, err)
-	setAvailability(t, s, "large", "a-rather-long-user-name-000003", busy, base)
-	setAvailability(t, s, "large", "a-rather-long-user-name-000003", invisible, base)
+	availability.SayIn(t, s, "large", "a-rather-long-user-name-000003", busy, base)
+	availability.SayIn(t, s, "large", "a-rather-long-user-name-000003", invisible, base)
 	require.NoError(t, compactNow(s))
 	made.sealed = s.writer.log.header.sealed
 	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 	for i := range 5 {
-		_, err := s.Ping(ctx, fmt.Sprintf("small-%d", i%3), []store.Sighting{{User: fmt.Sprint(i), At: base}})
-		require.NoError(t, err)
+		kit.Write(s.Ping).Send(t, fmt.Sprintf("small-%d", i%3), []store.Sighting{{User: fmt.Sprint(i), At: base}})
 	}
 	device.At, device.Gone = base+1, true
 	_, err = s.RecordDevices(ctx, "large", time.Minute, []store.DeviceSighting{device})
 	require.NoError(t, err)
-	_, err = s.Leave(ctx, "large", []store.Sighting{{User: "a-rather-long-user-name-000001", At: base + 1}})
-	require.NoError(t, err)
+	kit.Write(s.Leave).Send(t, "large", []store.Sighting{{User: "a-rather-long-user-name-000001", At: base + 1}})
 	require.NoError(t, s.Forget(ctx, "large", "a-rather-long-user-name-000002"))
-	setAvailability(t, s, "large", "a-rather-long-user-name-000003", away, base)
-	setAvailability(t, s, "small-0", "says", invisible, base)
+	availability.SayIn(t, s, "large", "a-rather-long-user-name-000003", away, base)
+	availability.SayIn(t, s, "small-0", "says", invisible, base)
 	require.NoError(t, s.Register(ctx, []string{"empty"}))
 	made.held = truthOf(t, s)
 	made.running, err = os.ReadFile(s.Path())

@@ -11,11 +11,8 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/devices"
 )
-
-func onDevice(user, id string, at lastseen.Instant) store.DeviceSighting {
-	return store.DeviceSighting{User: user, ID: id, Kind: lastseen.Web, At: at}
-}
 
 func recordDevices(t testing.TB, s *Store, batch ...store.DeviceSighting) {
 	t.Helper()
@@ -27,8 +24,7 @@ func recordDevices(t testing.TB, s *Store, batch ...store.DeviceSighting) {
 func devicesIn(t testing.TB, s *Store, users ...string) (texts []string) {
 	t.Helper()
 	for _, user := range users {
-		d, err := s.ReadDevices(context.Background(), "chat", user)
-		require.NoError(t, err)
+		d := devices.Of(t, s, user)
 		texts = append(texts, fmt.Sprint(user, d))
 	}
 	return texts
@@ -37,11 +33,11 @@ func devicesIn(t testing.TB, s *Store, users ...string) (texts []string) {
 // TestUnchangedDevices: what changes nothing is not written.
 func TestUnchangedDevices(t *testing.T) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
-	same := onDevice("alice", "a", base)
+	same := devices.On("alice", "a", base)
 	same.Meta = "{}"
-	recordDevices(t, s, same, onDevice("bob", "b", base))
+	recordDevices(t, s, same, devices.On("bob", "b", base))
 	size := sizeOf(t, s)
-	recordDevices(t, s, same, onDevice("bob", "b", base), onDevice("bob", "late", base.Add(-time.Hour)))
+	recordDevices(t, s, same, devices.On("bob", "b", base), devices.On("bob", "late", base.Add(-time.Hour)))
 	require.Equal(t, size, sizeOf(t, s))
 	same.Meta = "[]"
 	recordDevices(t, s, same)
@@ -55,7 +51,7 @@ func TestBatchOfOneUser(t *testing.T) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	batch := make([]store.DeviceSighting, store.MaxDeviceBatch)
 	for i := range batch {
-		batch[i] = onDevice("alice", fmt.Sprint("device-", i%100), base+lastseen.Instant(i))
+		batch[i] = devices.On("alice", fmt.Sprint("device-", i%100), base+lastseen.Instant(i))
 		batch[i].Meta = fmt.Sprintf(`{"n":%d}`, i)
 	}
 	states, err := s.RecordDevices(context.Background(), "chat", time.Minute, batch)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // TestErasedTwice: who is gone from the index already may still be in the file. Erasing them again,
@@ -55,8 +56,7 @@ func TestForgetAfterTrim(t *testing.T) {
 	ping(t, s, "bob", base+1)
 	require.NoError(t, s.Forget(ctx, "chat", "bob"))
 	require.Contains(t, inFile(t, s)["chat"], "alice")
-	now, err := s.Now(ctx)
-	require.NoError(t, err)
+	now := kit.Now(t, s)
 	result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Hour, Now: now, All: true})
 	require.NoError(t, err)
 	require.Equal(t, store.TrimResult{Deleted: 1}, result)

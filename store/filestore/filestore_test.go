@@ -117,8 +117,7 @@ func awaitCompaction(t testing.TB, s *Store, before uint32) {
 
 func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {
 	t.Helper()
-	_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
-	require.NoError(t, err)
+	kit.Ping(t, s, user, at)
 }
 
 // TestRegisteredSurvive: an empty namespace is in the file, too.
@@ -156,8 +155,7 @@ func TestNamespaceLimit(t *testing.T) {
 		require.NoError(t, s.Close())
 		s = open(t, Options{Path: s.Path(), Sync: sync, MaxNamespaces: 1})
 		require.Len(t, truthOf(t, s), 2, "a lower limit deletes nothing")
-		_, err := s.Ping(t.Context(), "third", []store.Sighting{{User: "alice", At: base}})
-		require.NoError(t, err)
+		kit.Write(s.Ping).Send(t, "third", []store.Sighting{{User: "alice", At: base}})
 	}
 }
 

@@ -171,16 +171,6 @@ func TestHangingFlush(t *testing.T) {
 	}
 }
 
-// TestForgottenTwice: with sync = 0, forgetting an unknown user is not an error either.
-func TestForgottenTwice(t *testing.T) {
-	s := open(t, Options{Path: newPath(t), Sync: 0})
-	ping(t, s, "alice", base)
-	for range 2 {
-		require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
-		require.NotContains(t, inFile(t, s)["chat"], "alice")
-	}
-}
-
 // TestSyncZero: a write shows in reads, and is answered, after its flush; those that wait share the
 // next one; those whose caller has gone are dropped.
 func TestSyncZero(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/memstore"
 	"github.com/lastseen/lastseen/store/memstore/packed"
+	"github.com/lastseen/lastseen/store/storetest/devices"
 )
 
 // The child is this test binary, started again to write to a store until it is killed. Its output has a line, written
@@ -111,7 +112,7 @@ func pingForever(s *Store, out *crashLog, writer int, at lastseen.Instant, erasi
 		if writer%2 == 0 {
 			_, err = s.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
 		} else {
-			device := onDevice(user, fmt.Sprint("device-", n/childUsers%3), at)
+			device := devices.On(user, fmt.Sprint("device-", n/childUsers%3), at)
 			device.Meta = user + " on " + device.ID
 			_, err = s.RecordDevices(ctx, "chat", time.Second, []store.DeviceSighting{device})
 		}
@@ -128,7 +129,7 @@ func pingForever(s *Store, out *crashLog, writer int, at lastseen.Instant, erasi
 // eraseOnce writes a user and a namespace to the file and then erases them.
 func eraseOnce(ctx context.Context, s *Store, out *crashLog, name string, at lastseen.Instant) {
 	batch := []store.Sighting{{User: name, At: at}}
-	device := onDevice(name, "a", at)
+	device := devices.On(name, "a", at)
 	device.Meta = name + " on a"
 	_, userErr := s.RecordDevices(ctx, "chat", time.Second, []store.DeviceSighting{device})
 	_, nameErr := s.Ping(ctx, name, batch)
@@ -206,8 +207,7 @@ func requireDevicesOf(t *testing.T, s *Store, held map[string]lastseen.State) {
 	t.Helper()
 	with := 0
 	for user, state := range held {
-		d, err := s.ReadDevices(context.Background(), "chat", user)
-		require.NoError(t, err)
+		d := devices.Of(t, s, user)
 		if len(d.Records) == 0 {
 			require.Zero(t, user[0]%2, "%s is pinged on devices", user) // '0' is even
 			continue

@@ -13,6 +13,9 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/memstore"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // deviceFlushes, saidFlushes and contactFlushes are the cases of TestOneFlush: writes that are made in one flush.
@@ -22,12 +25,12 @@ func deviceFlushes() map[string][]func(*Store) error {
 		return s
 	}
 	bye := func(user, id string, at lastseen.Instant) store.DeviceSighting {
-		s := onDevice(user, id, at)
+		s := devices.On(user, id, at)
 		s.Gone = true
 		return s
 	}
 	chat := func(batch ...store.DeviceSighting) func(*Store) error { return devicesOf("chat", batch...) }
-	on, late := onDevice, base.Add(2*time.Minute)
+	on, late := devices.On, base.Add(2*time.Minute)
 	return map[string][]func(*Store) error{
 		"first and leave": {
 			chat(on("alice", "a", base)), leaveOf("alice", base+1), chat(on("alice", "b", base)),
@@ -67,7 +70,7 @@ func deviceFlushes() map[string][]func(*Store) error {
 }
 
 func saidFlushes() map[string][]func(*Store) error {
-	idle := onDevice("alice", "a", base+5)
+	idle := devices.On("alice", "a", base+5)
 	idle.Idle = base
 	until := invisible
 	until.Until = base + 100
@@ -110,7 +113,7 @@ func contactFlushes() map[string][]func(*Store) error {
 			return s.ChangeContacts(context.Background(), "chat", "alice", strings.Fields(add), strings.Fields(remove))
 		}
 	}
-	device := devicesOf("chat", onDevice("alice", "a", base))
+	device := devicesOf("chat", devices.On("alice", "a", base))
 	return map[string][]func(*Store) error{
 		"contacts":           {set("b c"), change("d e", "b"), change("b", "d")},
 		"contacts replaced":  {change("d e", ""), set("b")},
@@ -124,18 +127,18 @@ func contactFlushes() map[string][]func(*Store) error {
 
 // beforeFlush makes what the name of a case begins with: a user old, or a hidden user of a namespace that does not
 // exist.
-func beforeFlush(t *testing.T, s *Store, name string, devices bool) {
+func beforeFlush(t *testing.T, s *Store, name string, onDevice bool) {
 	t.Helper()
 	switch what, _, _ := strings.Cut(name, ":"); {
 	case what == "unlisted":
 		unlisted(t, s)
-	case what == "old" && devices:
-		device := onDevice("old", "a", base)
+	case what == "old" && onDevice:
+		device := devices.On("old", "a", base)
 		device.Meta = "old"
 		recordDevices(t, s, device)
 	case what == "old":
-		setAvailability(t, s, "chat", "old", busy, base)
-		setAvailability(t, s, "chat", "old", invisible, base)
+		availability.SayIn(t, s, "chat", "old", busy, base)
+		availability.SayIn(t, s, "chat", "old", invisible, base)
 	}
 }
 
@@ -168,11 +171,11 @@ func afterWrites(t *testing.T, name string, writes []func(*Store) error, sync ti
 		users := []string{"alice", "bob", "old"}
 		return fmt.Sprint(truthOf(t, s), peopleIn(t, s), devicesIn(t, s, users...), contactsOf(t, s, "alice"))
 	}
-	m := &machine{}
+	m := &kit.Machine{}
 	if devices {
-		m.passed.set(10 * time.Minute)
+		m.Passed.Set(10 * time.Minute)
 	}
-	o := m.options(t)
+	o := optionsOf(t, m)
 	o.Sync = sync
 	s := open(t, o)
 	beforeFlush(t, s, name, devices)

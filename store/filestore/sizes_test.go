@@ -13,6 +13,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // TestSizes measures what a user takes in memory and in a compacted file, with IDs of 32 bytes. The sizing guide in
@@ -51,8 +52,7 @@ func sizeOfUsers(t *testing.T, what string, mostMemory, mostDisk int64, change f
 		return int64(heapInUse()), info.Size()
 	}
 	ping := func(s *Store, user string) {
-		_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: base}})
-		require.NoError(t, err)
+		kit.Ping(t, s, user, base)
 	}
 	if change == nil {
 		change = ping
@@ -93,8 +93,8 @@ func devicesSize(t *testing.T, n int) func(*Store, string) {
 // TestLiveOfPeople: the size of a compacted file is about what is expected of it, which decides about compactions.
 func TestLiveOfPeople(t *testing.T) {
 	t.Parallel()
-	m := &machine{}
-	s := open(t, m.options(t))
+	m := &kit.Machine{}
+	s := open(t, optionsOf(t, m))
 	for i := range 1000 {
 		user := fmt.Sprintf("user-%03d", i%500)
 		setAvailabilityLater(t, s, user, lastseen.Said{Availability: lastseen.Away, Note: fmt.Sprint("note ", i)})

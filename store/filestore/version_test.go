@@ -19,6 +19,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/memstore"
 	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/devices"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
@@ -75,8 +76,7 @@ func TestFileOfVersion2(t *testing.T) {
 		"gone":  {},
 		"plain": {},
 	} {
-		got, err := s.ReadDevices(context.Background(), "chat", user)
-		require.NoError(t, err)
+		got := devices.Of(t, s, user)
 		want.State = truthOf(t, s)["chat"][user]
 		require.Equal(t, want, got)
 	}
@@ -109,9 +109,9 @@ func TestVersionRises(t *testing.T) {
 		before, after uint32
 		same, rises   func(*Store) error
 	}{
-		"devices": {version1, version2, pingOf("alice", base), devicesOf("chat", onDevice("alice", "a", base))},
+		"devices": {version1, version2, pingOf("alice", base), devicesOf("chat", devices.On("alice", "a", base))},
 		"said": {version2, version3, func(s *Store) error {
-			return errors.Join(devicesOf("chat", onDevice("alice", "a", base))(s), sayOf("alice", lastseen.Said{})(s))
+			return errors.Join(devicesOf("chat", devices.On("alice", "a", base))(s), sayOf("alice", lastseen.Said{})(s))
 		}, sayOf("alice", busy)},
 		"contacts": {version1, version3, func(s *Store) error {
 			none := s.SetContacts(ctx, "chat", "alice", nil)
@@ -161,16 +161,16 @@ func TestVersionOfCompaction(t *testing.T) {
 		s.writer.mu.Lock()
 		frozen, from := s.tables.Snapshot(), s.writer.log.end
 		s.writer.mu.Unlock()
-		recordDevices(t, s, onDevice("alice", "a", base))
+		recordDevices(t, s, devices.On("alice", "a", base))
 		require.NoError(t, s.writer.log.compact(frozen, from))
 		require.Equal(t, uint32(version2), versionOf(t, s))
 		require.NoError(t, s.Close())
-		require.Contains(t, devicesIn(t, open(t, Options{Path: s.Path()}), "alice")[0], "{a web ")
+		require.Contains(t, devicesIn(t, open(t, Options{Path: s.Path()}), "alice")[0], "{a other ")
 	})
 	t.Run("snapshot", func(t *testing.T) {
 		s, g := opened(t, time.Hour)
 		t.Cleanup(func() { close(g.open) })
-		recordDevices(t, s, onDevice("alice", "a", base))
+		recordDevices(t, s, devices.On("alice", "a", base))
 		<-g.entered // held up before it is in the log
 		require.NoError(t, compactNow(s))
 		require.Equal(t, uint32(version2), versionOf(t, s))
@@ -194,7 +194,7 @@ func TestVersionCannotRise(t *testing.T) {
 	}
 	size := sizeOf(t, s)
 	_, err := s.RecordDevices(context.Background(), "chat", time.Minute,
-		[]store.DeviceSighting{onDevice("alice", "a", base)})
+		[]store.DeviceSighting{devices.On("alice", "a", base)})
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	require.Equal(t, size, sizeOf(t, s))
 	s.writer.log.mu.Lock()
@@ -202,7 +202,7 @@ func TestVersionCannotRise(t *testing.T) {
 	s.writer.log.mu.Unlock()
 	fails.Store(false)
 	require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute, time.Millisecond)
-	recordDevices(t, s, onDevice("alice", "a", base))
+	recordDevices(t, s, devices.On("alice", "a", base))
 	require.Equal(t, uint32(version2), versionOf(t, s))
 }
 

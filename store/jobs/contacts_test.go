@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 func know(t *testing.T, s store.Store, namespace string, owners ...string) {
@@ -38,9 +38,8 @@ func requireOwners(t *testing.T, s store.Store, namespace string, want ...string
 // seeAgain records the user "seen" as seen now.
 func (j *retentionTest) seeAgain(t *testing.T, s store.Store, namespace string) {
 	t.Helper()
-	batch := []store.Sighting{{User: "seen", At: lastseen.InstantOf(j.wall())}}
-	_, err := s.Ping(context.Background(), namespace, batch)
-	require.NoError(t, err)
+	batch := []store.Sighting{{User: "seen", At: j.Instant()}}
+	kit.Write(s.Ping).Send(t, namespace, batch)
 }
 
 // TestContactsRetention deletes the contacts past their namespace's retention of contacts, and no others. Users who are
@@ -56,10 +55,10 @@ func TestContactsRetention(t *testing.T) {
 		know(t, s, namespace, "idle", "seen", "writes", "left")
 		ping(t, s, namespace, map[string]time.Duration{"idle": 0, "seen": 0, "left": 0})
 	}
-	after := func(d time.Duration) bool { return j.monotonic() >= d }
+	after := func(d time.Duration) bool { return j.Monotonic() >= d }
 	j.meantime = func() {
 		for _, namespace := range namespaces {
-			switch at := j.monotonic(); {
+			switch at := j.Monotonic(); {
 			case at == 30*time.Minute, at == 150*time.Minute:
 				j.seeAgain(t, s, namespace)
 			case at == 45*time.Minute, at == 130*time.Minute:
@@ -93,16 +92,14 @@ func TestContactsRetentionAlone(t *testing.T) {
 	ping(t, s, "users", map[string]time.Duration{"idle": 0, "seen": 0})
 	know(t, s, "empty", "idle")
 	j.meantime = func() {
-		if at := j.monotonic(); at == 50*time.Minute || at == 100*time.Minute {
+		if at := j.Monotonic(); at == 50*time.Minute || at == 100*time.Minute {
 			j.seeAgain(t, s, "users")
 		}
 	}
 	j.Run(j.ctx)
 	requireOwners(t, s, "users", "seen")
 	requireUsers(t, s, "users", "idle", "seen")
-	infos, err := s.Namespaces(context.Background(), "", 10)
-	require.NoError(t, err)
-	require.Len(t, infos, 1)
+	require.Len(t, kit.Namespaces(t, s, 10), 1)
 	require.EqualValues(t, 4, j.Stats().DeletedContacts)
 }
 
@@ -119,10 +116,10 @@ func TestContactsRetentionEmptiesLate(t *testing.T) {
 			owners = append(owners, fmt.Sprint(n))
 		}
 		know(t, s, "chat", append(owners, "idle", "seen")...)
-		j.elapsed.Add(int64(2 * time.Hour))
-		begun := j.monotonic()
+		j.Passed.Add(2 * time.Hour)
+		begun := j.Monotonic()
 		j.meantime = func() {
-			at := j.monotonic() - begun
+			at := j.Monotonic() - begun
 			if at == 5*roundEvery && visited {
 				j.seeAgain(t, s, "chat")
 			}
@@ -154,7 +151,7 @@ func TestContactsRetentionWaitsForTheClock(t *testing.T) {
 	j.rules.Contacts = func(string) time.Duration { return 15 * time.Minute }
 	know(t, s, "chat", "idle", "seen")
 	j.meantime = func() {
-		at := j.monotonic()
+		at := j.Monotonic()
 		s.by = 0
 		if at >= 5*roundEvery && at < 14*roundEvery {
 			s.by = years

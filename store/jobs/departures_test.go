@@ -12,14 +12,14 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // departuresTest is a job on a store in a file, on clocks that the test sets. The lease is the test's, because a store
 // in a file grants each one.
 type departuresTest struct {
 	*Departures
-	testClocks
+	kit.Machine
 	t       *testing.T
 	yellow  time.Duration
 	counted map[string]int
@@ -46,13 +46,12 @@ func (s departing) Count(ctx context.Context, namespace string, ranges []lastsee
 
 func newDeparturesTest(t *testing.T) *departuresTest {
 	d := &departuresTest{t: t, yellow: 5 * time.Minute, counted: map[string]int{}}
-	d.begun = time.UnixMilli(1_700_000_000_000)
 	// Each write is flushed before it returns: by the test's clock, a flush in the background could take hours.
-	s := openFile(t, 0, d.wall, d.monotonic)
+	s := openFile(t, 0, d.Wall, d.Monotonic)
 	d.Departures = NewDepartures(departing{s, d},
 		func() map[string]time.Duration { return map[string]time.Duration{"chat": d.yellow} },
 		func(namespace string, n int) { d.counted[namespace] += n }, slog.New(slog.DiscardHandler))
-	d.Departures.monotonic = d.monotonic
+	d.monotonic = d.Monotonic
 	return d
 }
 
@@ -60,7 +59,7 @@ func newDeparturesTest(t *testing.T) *departuresTest {
 func (d *departuresTest) pass(passed time.Duration) {
 	d.t.Helper()
 	for ; passed > 0; passed -= departuresEvery {
-		d.elapsed.Add(int64(departuresEvery))
+		d.Passed.Add(departuresEvery)
 		require.NoError(d.t, d.round(d.t.Context()))
 	}
 }
@@ -70,13 +69,12 @@ func (d *departuresTest) write(
 	do func(context.Context, string, []store.Sighting) ([]lastseen.State, error), users ...string,
 ) {
 	d.t.Helper()
-	now, err := d.store.Now(d.t.Context())
-	require.NoError(d.t, err)
+	now := kit.Now(d.t, d.store)
 	var batch []store.Sighting
 	for _, user := range users {
 		batch = append(batch, store.Sighting{User: user, At: now})
 	}
-	_, err = do(d.t.Context(), "chat", batch)
+	_, err := do(d.t.Context(), "chat", batch)
 	require.NoError(d.t, err)
 }
 
@@ -91,7 +89,7 @@ func (d *departuresTest) requireCounted(want int) {
 func TestDepartures(t *testing.T) {
 	d := newDeparturesTest(t)
 	d.ping("gone")
-	d.elapsed.Add(int64(time.Hour))
+	d.Passed.Add(time.Hour)
 	d.ping("a", "b", "goes")
 	d.pass(time.Minute)
 	d.ping("b")
@@ -121,11 +119,11 @@ func TestDeparturesWithAWrongClock(t *testing.T) {
 			d.requireCounted(2)
 			d.ping("c", "d", "e")
 			d.pass(time.Minute)
-			d.wrong.Store(int64(wrong))
+			d.Wrong.Set(wrong)
 			d.pass(2 * time.Hour)
 			before := d.counted["chat"]
 			require.LessOrEqual(t, before, 5)
-			d.wrong.Store(0)
+			d.Wrong.Set(0)
 			d.pass(2 * time.Hour)
 			require.LessOrEqual(t, d.counted["chat"], 5)
 			d.ping("f")
@@ -212,42 +210,4 @@ func TestCountedWindows(t *testing.T) {
 	}
 	require.Len(t, n.counted, maxCounted)
 	require.True(t, n.overlaps(r(1600, 1610)), "the latest are kept")
-}
-
-// TestDeparturesOnRedis: of two servers one counts; when it stops, the other one does.
-func TestDeparturesOnRedis(t *testing.T) {
-	url := redistest.Start(t)
-	var counted [2]int
-	var servers [2]*Departures
-	for i := range servers {
-		servers[i] = NewDepartures(openRedis(t, url, nil, nil),
-			func() map[string]time.Duration { return map[string]time.Duration{"chat": time.Millisecond} },
-			func(_ string, n int) { counted[i] += n }, slog.New(slog.DiscardHandler))
-	}
-	departs := func(user string) { // and both servers count after it did
-		t.Helper()
-		now, err := servers[0].store.Now(t.Context())
-		require.NoError(t, err)
-		_, err = servers[0].store.Ping(t.Context(), "chat", []store.Sighting{{User: user, At: now}})
-		require.NoError(t, err)
-		for _, d := range servers {
-			require.Eventually(t, func() bool {
-				later, err := d.store.Now(t.Context())
-				return err == nil && later > now+1
-			}, time.Minute, time.Millisecond)
-			require.NoError(t, d.round(t.Context()))
-		}
-	}
-	for _, d := range servers {
-		require.NoError(t, d.round(t.Context()))
-	}
-	departs("a")
-	require.Equal(t, [2]int{1, 0}, counted)
-	servers[0].release(t.Context())
-	servers[0], servers[1] = servers[1], servers[0]
-	require.Eventually(t, func() bool { // the lease still lasts for a millisecond
-		return servers[0].round(t.Context()) == nil && servers[0].holding
-	}, time.Minute, time.Millisecond)
-	departs("b")
-	require.Equal(t, [2]int{1, 1}, counted)
 }

@@ -8,13 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 func TestRunnerSpreadsNamespaces(t *testing.T) {
@@ -88,16 +90,14 @@ func TestTwoServersTakeTurns(t *testing.T) {
 	url := redistest.Start(t)
 	var jobs []*Retention
 	for range 2 {
-		r := newSteadyRetention(openRedis(t, url, nil, nil), slog.New(slog.DiscardHandler))
-		r.monotonic, r.pause = func() time.Duration { return 0 }, func(context.Context, time.Duration) {}
+		r := newSteadyRetention(stores.New(t, redisstore.Options{URL: url}), slog.New(slog.DiscardHandler))
+		r.pause = func(context.Context, time.Duration) {}
 		jobs = append(jobs, r)
 	}
 	first, second := jobs[0], jobs[1]
 	once := func(r *Retention) { require.NoError(t, r.round(t.Context())) }
 	old := map[string]time.Duration{"old": 0} // in 2023
-	_, err := first.store.Ping(t.Context(), "chat",
-		[]store.Sighting{{User: "young", At: lastseen.InstantOf(time.Now())}})
-	require.NoError(t, err)
+	kit.Ping(t, first.store, "young", lastseen.InstantOf(time.Now()))
 	ping(t, first.store, "chat", old)
 	once(first)
 	requireUsers(t, first.store, "chat", "young")
@@ -108,12 +108,7 @@ func TestTwoServersTakeTurns(t *testing.T) {
 	once(first)
 	requireUsers(t, first.store, "chat", "young")
 
-	options, err := redis.ParseURL(url)
-	require.NoError(t, err)
-	client := redis.NewClient(options)
-	defer client.Close()
-	left, err := client.PTTL(context.Background(), "presence::lease:"+"janitor").Result()
-	require.NoError(t, err)
+	left := stores.NewClient(t, url).PTTL(t.Context(), "presence::lease:janitor").Val()
 	require.Greater(t, left, time.Duration(0))
 	require.LessOrEqual(t, left, leaseTime)
 

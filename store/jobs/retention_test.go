@@ -15,25 +15,25 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/filestore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // retentionTest is a job whose pauses take no time but by the clocks, which they set forward.
 type retentionTest struct {
 	*Retention
-	testClocks // the store goes by them, too
-	log        bytes.Buffer
-	cancel     context.CancelFunc
-	ctx        context.Context
-	stopAt     time.Duration // of all pauses together
-	meantime   func()        // called in every pause
+	kit.Machine // the store goes by them, too
+	log         bytes.Buffer
+	cancel      context.CancelFunc
+	ctx         context.Context
+	stopAt      time.Duration // of all pauses together
+	meantime    func()        // called in every pause
 }
 
 func newRetentionTest(t *testing.T, stopAt time.Duration) *retentionTest {
 	j := &retentionTest{stopAt: stopAt, meantime: func() {}}
-	j.begun = time.UnixMilli(1_700_000_000_000)
 	j.ctx, j.cancel = context.WithCancel(t.Context())
 	j.Retention = newSteadyRetention(nil, slog.New(slog.NewTextHandler(&j.log, nil)))
-	j.pause, j.Retention.monotonic = j.pass, j.monotonic
+	j.pause, j.monotonic = j.pass, j.Monotonic
 	return j
 }
 
@@ -49,7 +49,7 @@ func newSteadyRetention(s store.Store, logger *slog.Logger) *Retention {
 }
 
 func (j *retentionTest) pass(_ context.Context, d time.Duration) {
-	j.elapsed.Add(int64(d))
+	j.Passed.Add(d)
 	j.meantime()
 	if j.stopAt -= d; j.stopAt <= 0 {
 		j.cancel()
@@ -59,7 +59,7 @@ func (j *retentionTest) pass(_ context.Context, d time.Duration) {
 // openFile gives the job a store in a file, on its clock.
 func (j *retentionTest) openFile(t *testing.T) *filestore.Store {
 	t.Helper()
-	s := openFile(t, time.Hour, j.wall, j.monotonic)
+	s := openFile(t, time.Hour, j.Wall, j.Monotonic)
 	j.store = s
 	return s
 }
@@ -71,8 +71,7 @@ func ping(t *testing.T, s store.Store, namespace string, ages map[string]time.Du
 	for user, age := range ages {
 		batch = append(batch, store.Sighting{User: user, At: lastseen.Instant(1_700_000_000_000).Add(-age)})
 	}
-	_, err := s.Ping(context.Background(), namespace, batch)
-	require.NoError(t, err)
+	kit.Write(s.Ping).Send(t, namespace, batch)
 }
 
 // addOld adds so many users who are past their retention.
@@ -156,7 +155,7 @@ type watched struct {
 
 func (j *retentionTest) watch(s store.Store) *watched {
 	w := &watched{
-		Store: s, clock: j.monotonic, trims: map[string][]time.Duration{}, fail: map[string]error{},
+		Store: s, clock: j.Monotonic, trims: map[string][]time.Duration{}, fail: map[string]error{},
 		lease: func() (bool, error) { return true, nil }, during: func() {},
 	}
 	j.store = w
@@ -237,7 +236,7 @@ func TestRetentionUsesNoOldSetting(t *testing.T) {
 	s := j.openFile(t)
 	ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 2 * time.Hour})
 	know(t, s, "chat", "idle", "seen")
-	j.elapsed.Add(int64(2 * time.Hour))
+	j.Passed.Add(2 * time.Hour)
 	j.seeAgain(t, s, "chat")
 	var keep time.Duration
 	j.rules.Users = func(string) time.Duration { return keep }
@@ -271,8 +270,7 @@ func TestRetentionRemovesEmptyNamespaces(t *testing.T) {
 		ping(t, s, "full", map[string]time.Duration{"young": 0})
 		ping(t, s, "old", map[string]time.Duration{"old": 2 * time.Hour})
 		j.Run(j.ctx)
-		infos, err := s.Namespaces(context.Background(), "", 10)
-		require.NoError(t, err)
+		infos := kit.Namespaces(t, s, 10)
 		want := []string{"configured", "full", "old"}
 		if keep > 0 {
 			want = want[:2] // emptied, and then removed
@@ -297,11 +295,11 @@ func TestRetentionStats(t *testing.T) {
 	w.lease = func() (bool, error) { return granted, nil }
 	require.Zero(t, j.Stats())
 	j.meantime = func() {
-		switch at := j.monotonic(); {
+		switch at := j.Monotonic(); {
 		case at == roundEvery/2: // the first round visits the second namespace
 			require.Equal(t, RetentionStats{Deleted: 2}, j.Stats())
 		case at == roundEvery:
-			end := lastseen.InstantOf(j.wall()).Add(-roundEvery / 2)
+			end := j.Instant().Add(-roundEvery / 2)
 			require.Equal(t, RetentionStats{Deleted: 4, LastRound: end}, j.Stats())
 			w.fail["chat"], w.ready = store.ErrUnavailable, store.ErrUnavailable
 		case at > roundEvery && at < 2*roundEvery:

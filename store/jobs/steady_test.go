@@ -53,7 +53,7 @@ func TestRetentionWaitsForTheClock(t *testing.T) {
 		j.store = s
 		ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 50 * time.Minute})
 		j.meantime = func() {
-			switch at := j.monotonic(); {
+			switch at := j.Monotonic(); {
 			case at == roundEvery:
 				s.by = by
 			case at == 6*roundEvery:
@@ -75,7 +75,7 @@ func TestRetentionWaitsForTheClock(t *testing.T) {
 func TestRetentionWaitsAtStart(t *testing.T) {
 	for _, wrong := range []time.Duration{1000 * time.Hour, 0} {
 		j := newRetentionTest(t, 2*steadyFor)
-		j.wrong.Store(int64(wrong))
+		j.Wrong.Set(wrong)
 		s := j.openFile(t)
 		ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 2 * time.Hour})
 		now, err := s.Now(j.ctx)
@@ -83,12 +83,12 @@ func TestRetentionWaitsAtStart(t *testing.T) {
 		_, err = s.Ping(j.ctx, "chat", []store.Sighting{{User: "early", At: now}})
 		require.NoError(t, err)
 		served := NewRetention(s, j.rules, j.logger) // as the server does
-		served.pause, served.monotonic = j.pause, j.monotonic
+		served.pause, served.monotonic = j.pause, j.Monotonic
 		j.meantime = func() {
-			if j.monotonic() < steadyFor {
+			if j.Monotonic() < steadyFor {
 				requireUsers(t, s, "chat", "young", "old", "early")
 			}
-			j.wrong.Store(0)
+			j.Wrong.Set(0)
 		}
 		served.Run(j.ctx)
 		requireUsers(t, s, "chat", "young", "early")
@@ -125,7 +125,7 @@ func TestRetentionEmptiesLate(t *testing.T) {
 	}
 	emptied := map[string]time.Duration{}
 	j.meantime = func() {
-		at := j.monotonic()
+		at := j.Monotonic()
 		if at == 5*roundEvery {
 			ping(t, s, "visited", map[string]time.Duration{"guest": 0})
 		}
@@ -153,7 +153,7 @@ func TestRetentionForgetsWaitingWithItsLease(t *testing.T) {
 	s := j.openFile(t)
 	ping(t, s, "chat", map[string]time.Duration{"old": 2 * time.Hour})
 	w := j.watch(s)
-	w.lease = func() (bool, error) { return j.monotonic()/roundEvery != 9, nil }
+	w.lease = func() (bool, error) { return j.Monotonic()/roundEvery != 9, nil }
 	j.Run(j.ctx)
 	requireUsers(t, s, "chat", "old")
 }
@@ -199,7 +199,7 @@ func TestRetentionForgetsWaitingWithTheClock(t *testing.T) {
 	j.store = s
 	ping(t, s, "chat", map[string]time.Duration{"old": 2 * time.Hour})
 	j.meantime = func() {
-		switch at := j.monotonic(); at {
+		switch at := j.Monotonic(); at {
 		case 5 * roundEvery:
 			s.by, s.down = 2*time.Second, true
 		case 5*roundEvery + steadyFor + roundEvery:

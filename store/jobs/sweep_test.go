@@ -17,6 +17,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // sweptStore is a fake, so that a test can decide what a sweep finds, and because its clock is that of a bubble.
@@ -259,8 +260,7 @@ func TestSweepDecays(t *testing.T) {
 		s.ReadChanges(t.Context(), []*store.ChangesRead{begin})
 		require.NoError(t, begin.Err)
 		at := lastseen.InstantOf(time.Now())
-		_, err := s.Ping(t.Context(), "chat", []store.Sighting{{User: "ann", At: at}})
-		require.NoError(t, err)
+		kit.Ping(t, s, "ann", at)
 		pass(8 * time.Second)
 
 		read := &store.ChangesRead{Namespace: "chat", After: begin.Places, Limit: 10}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/storetest/availability"
 )
 
 // TestPurge: what ended is deleted once the store's clock and the caller's time are past the end, and the feed has it.
@@ -15,29 +16,29 @@ func TestPurge(t *testing.T) {
 	t.Parallel()
 	for _, staged := range []bool{false, true} {
 		f := newFeedTest(t, staged)
-		now := f.time()
+		now := f.Instant()
 		at := now.Add(-40 * 24 * time.Hour)
 		for n := range 100 {
 			said, hides := away, invisible
 			said.Until, hides.Until = now+100, at.Add(24*time.Hour)
-			setAvailability(t, f.Store, "chat", fmt.Sprint("user-", n), said, at)
-			setAvailability(t, f.Store, "chat", fmt.Sprint("user-", n), hides, at)
+			availability.SayIn(t, f.Store, "chat", fmt.Sprint("user-", n), said, at)
+			availability.SayIn(t, f.Store, "chat", fmt.Sprint("user-", n), hides, at)
 		}
 		people := f.tables.index.usersOf("chat").people
 		purge := func(at lastseen.Instant) {
 			for range 20 {
-				setAvailability(t, f.Store, "chat", "other", lastseen.Said{Note: "no"}, at)
-				setAvailability(t, f.Store, "chat", "other", busy, at)
+				availability.SayIn(t, f.Store, "chat", "other", lastseen.Said{Note: "no"}, at)
+				availability.SayIn(t, f.Store, "chat", "other", busy, at)
 			}
 		}
-		f.passed.add(time.Minute)
+		f.Passed.Add(time.Minute)
 		purge(now + 99)
 		require.Equal(t, 100, people.said.Len()-1, "not by the caller's time")
 		require.Zero(t, people.hidden.Len(), "they ended long ago")
-		purge(f.time())
+		purge(f.Instant())
 		require.Equal(t, 100, people.said.Len()-1, "the feed has to have them")
 		sweep := func() {
-			for f.sweep(f.time()).More {
+			for f.sweep(f.Instant()).More {
 				continue
 			}
 		}
@@ -47,7 +48,7 @@ func TestPurge(t *testing.T) {
 		require.Equal(t, 100, people.said.Len()-1, "not by the store's clock")
 		f.set(0)
 		sweep() // the feed restarted
-		purge(f.time())
+		purge(f.Instant())
 		require.Equal(t, 1, people.said.Len())
 		require.Empty(t, firstEnds(people.ends, now+100, 1))
 		require.Empty(t, people.details)

@@ -11,19 +11,21 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // callTest is a store with calls, on a machine whose clock the test sets.
 type callTest struct {
-	*machine
+	*kit.Machine
 	*Store
 	t *testing.T
 	n int // calls that were started
 }
 
 func newCallTest(t *testing.T) *callTest {
-	m := &machine{}
-	return &callTest{machine: m, Store: open(t, m.options()), t: t}
+	m := &kit.Machine{}
+	return &callTest{Machine: m, Store: open(t, optionsOf(m)), t: t}
 }
 
 // ring starts a call from alice to bob that rings for 30 seconds, and may be quiet for 60.
@@ -57,10 +59,10 @@ func (c *callTest) expire() store.ExpiredCalls {
 // watch lets time pass while calls are watched.
 func (c *callTest) watch(d time.Duration) {
 	for ; d > store.MaxCallGap/2; d -= store.MaxCallGap / 2 {
-		c.passed.add(store.MaxCallGap / 2)
+		c.Passed.Add(store.MaxCallGap / 2)
 		require.Empty(c.t, c.expire().Steps)
 	}
-	c.passed.add(d)
+	c.Passed.Add(d)
 }
 
 func (c *callTest) state(id string) lastseen.CallState {
@@ -79,7 +81,7 @@ func TestCallsExpire(t *testing.T) {
 	c.watch(30*time.Second - time.Millisecond)
 	require.Equal(t, lastseen.Ringing, c.state(call.ID))
 	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: time.Millisecond}, c.expire())
-	c.passed.add(time.Millisecond)
+	c.Passed.Add(time.Millisecond)
 	require.Equal(t, lastseen.Missed, c.state(call.ID))
 	missed := c.expire()
 	require.Len(t, missed.Steps, 1)
@@ -97,7 +99,7 @@ func TestCallsExpire(t *testing.T) {
 	require.Empty(t, heard.Steps)
 	c.watch(40 * time.Second)
 	require.Equal(t, lastseen.Active, c.state(second.ID))
-	c.passed.add(time.Millisecond)
+	c.Passed.Add(time.Millisecond)
 	require.Equal(t, lastseen.Lost, c.state(second.ID), "the caller was heard a minute ago")
 	lost := c.expire()
 	require.Len(t, lost.Steps, 1)
@@ -106,7 +108,7 @@ func TestCallsExpire(t *testing.T) {
 	c.watch(store.CallsKept - 100*time.Second - time.Millisecond)
 	require.Equal(t, lastseen.Missed, c.state(call.ID))
 	require.Equal(t, 2, c.expire().Kept)
-	c.passed.add(time.Millisecond)
+	c.Passed.Add(time.Millisecond)
 	require.Equal(t, 1, c.expire().Kept)
 	_, err = store.ReadCall(t.Context(), c, "chat", call.ID)
 	require.ErrorIs(t, err, store.ErrCallNotFound)
@@ -139,8 +141,8 @@ func TestCallsAndWrongClocks(t *testing.T) {
 	for _, wrong := range []time.Duration{years, -years, time.Hour, -time.Hour} {
 		c := newCallTest(t)
 		call := c.ring()
-		c.passed.add(time.Second)
-		c.wrong.set(wrong)
+		c.Passed.Add(time.Second)
+		c.Wrong.Set(wrong)
 		for range 5 { // the store follows the clock after a while
 			c.watch(5 * time.Second)
 			_, err := c.Now(t.Context())
@@ -162,13 +164,13 @@ func TestCallsSurviveGaps(t *testing.T) {
 	t.Parallel()
 	c := newCallTest(t)
 	call := c.ring()
-	c.passed.add(time.Hour)
+	c.Passed.Add(time.Hour)
 	require.Equal(t, lastseen.Ringing, c.state(call.ID))
 	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: store.MaxCallGap / 2}, c.expire())
-	c.passed.add(store.MaxCallGap)
+	c.Passed.Add(store.MaxCallGap)
 	require.Equal(t, lastseen.Ringing, c.state(call.ID))
 	require.Empty(t, c.expire().Steps)
-	c.passed.add(time.Hour)
+	c.Passed.Add(time.Hour)
 	require.Len(t, c.expire().Steps, 1, "three gaps count for 30 seconds")
 }
 
@@ -207,11 +209,11 @@ func TestPurgeInCalls(t *testing.T) {
 	t.Parallel()
 	for _, staged := range []bool{false, true} {
 		f := newFeedTest(t, staged)
-		end := f.time() + 100
+		end := f.Instant() + 100
 		set := func(user string, until lastseen.Instant) {
 			require.NoError(t, f.SetInCall(t.Context(), "chat", user, until))
 		}
-		ping(t, f.Store, "user-1", f.time())
+		ping(t, f.Store, "user-1", f.Instant())
 		for n := range 100 {
 			set(fmt.Sprint("user-", n), end)
 		}
@@ -221,10 +223,10 @@ func TestPurgeInCalls(t *testing.T) {
 			}
 		}
 		people := f.tables.index.usersOf("chat").people
-		f.passed.add(10 * time.Second)
+		f.Passed.Add(10 * time.Second)
 		purge()
 		require.Len(t, people.inCalls, 101, "the feed has to have them")
-		require.Equal(t, 1, f.sweep(f.time()).Decays)
+		require.Equal(t, 1, f.sweep(f.Instant()).Decays)
 		set("user-2", end.Add(time.Hour))
 		purge()
 		require.Len(t, people.inCalls, 2)
@@ -242,13 +244,11 @@ func TestPurgeInCalls(t *testing.T) {
 func TestInCallsEndWithTheNamespace(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{})
-	setAvailability(t, s, "chat", "alice", invisible, base)
+	availability.SayIn(t, s, "chat", "alice", invisible, base)
 	require.NoError(t, s.SetInCall(t.Context(), "chat", "bob", base))
 	_, err := s.Trim(t.Context(), "chat", store.TrimQuery{Age: time.Millisecond, Now: s.tables.readClock(), All: true})
 	require.NoError(t, err)
-	removed, err := s.RemoveEmpty(t.Context(), "chat")
-	require.NoError(t, err)
-	require.True(t, removed)
+	require.True(t, kit.RemoveEmpty(t, s, "chat"))
 	require.False(t, s.tables.index.usersOf("chat").people.empty())
 	ping(t, s, "bob", base)
 	_, details, err := s.Describe(t.Context(), "chat", []string{"bob"})

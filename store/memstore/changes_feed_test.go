@@ -22,7 +22,7 @@ func TestFeedOfClockSetBack(t *testing.T) {
 		f := newFeedTest(t, false)
 		begin := f.end()
 		f.set(-time.Hour)
-		now := f.time()
+		now := f.Instant()
 		if by == "sweep" {
 			require.True(t, f.sweep(now).Begun)
 		}
@@ -31,7 +31,7 @@ func TestFeedOfClockSetBack(t *testing.T) {
 		require.True(t, r.Reset)
 		require.Equal(t, now, r.Watermark)
 		begin = f.end()
-		f.passed.add(time.Minute)
+		f.Passed.Add(time.Minute)
 		require.Equal(t, 1, f.sweep(now.Add(time.Minute)).Decays)
 		require.Equal(t, []string{"alice green→yellow"}, f.texts(begin))
 	}
@@ -51,9 +51,9 @@ func TestFeedBarelyAhead(t *testing.T) {
 			require.NoError(t, f.Register(ctx, []string{"chat"}))
 			require.NoError(t, f.RecordChanges(ctx, "chat", th))
 			f.tables.mu.Lock()
-			f.tables.index.feeds.byName["chat"].watermark = f.time().Add(ahead + more)
+			f.tables.index.feeds.byName["chat"].watermark = f.Instant().Add(ahead + more)
 			f.tables.mu.Unlock()
-			require.Equal(t, more > 0, f.sweepAs(th, f.time()).Begun)
+			require.Equal(t, more > 0, f.sweepAs(th, f.Instant()).Begun)
 		}
 	}
 }
@@ -62,23 +62,23 @@ func TestFeedBarelyAhead(t *testing.T) {
 func TestFeedOfOtherThresholds(t *testing.T) {
 	t.Parallel()
 	f := newFeedTest(t, false)
-	begun, begin := f.time(), f.end()
+	begun, begin := f.Instant(), f.end()
 	others := lastseen.Thresholds{Green: 2 * time.Minute, Yellow: 3 * time.Minute}
-	f.passed.add(store.SweepTakeoverOthers - time.Millisecond)
-	w := f.sweepAs(others, f.time())
+	f.Passed.Add(store.SweepTakeoverOthers - time.Millisecond)
+	w := f.sweepAs(others, f.Instant())
 	require.NoError(t, w.Err)
 	require.False(t, w.Begun)
 	require.Equal(t, begun, w.Watermark)
-	f.passed.add(time.Millisecond)
-	w = f.sweepAs(others, f.time())
+	f.Passed.Add(time.Millisecond)
+	w = f.sweepAs(others, f.Instant())
 	require.True(t, w.Begun)
-	require.Equal(t, f.time(), w.Watermark)
+	require.Equal(t, f.Instant(), w.Watermark)
 	require.True(t, f.after(begin).Reset)
-	ping(t, f.Store, "alice", f.time())
-	f.passed.add(time.Minute)
-	require.Zero(t, f.sweepAs(others, f.time()).Decays)
-	f.passed.add(time.Minute)
-	require.Equal(t, 1, f.sweepAs(others, f.time()).Decays)
+	ping(t, f.Store, "alice", f.Instant())
+	f.Passed.Add(time.Minute)
+	require.Zero(t, f.sweepAs(others, f.Instant()).Decays)
+	f.Passed.Add(time.Minute)
+	require.Equal(t, 1, f.sweepAs(others, f.Instant()).Decays)
 }
 
 // TestFeedEnds by itself, however the clock is set.
@@ -88,13 +88,13 @@ func TestFeedEnds(t *testing.T) {
 	ctx := context.Background()
 	begin := f.end()
 	f.set(20 * 365 * 24 * time.Hour)
-	f.passed.add(store.ChangesKept - 20*time.Second - 1)
+	f.Passed.Add(store.ChangesKept - 20*time.Second - 1)
 	require.NoError(t, f.after(begin).Err)
-	f.passed.add(1)
+	f.Passed.Add(1)
 	require.ErrorIs(t, f.after(begin).Err, store.ErrNotRecorded)
 	_, err := f.SnapshotChanges(ctx, "chat", nil)
 	require.ErrorIs(t, err, store.ErrNotRecorded)
-	require.ErrorIs(t, f.sweep(f.time()).Err, store.ErrNotRecorded)
+	require.ErrorIs(t, f.sweep(f.Instant()).Err, store.ErrNotRecorded)
 	f.record()
 	require.True(t, f.after(begin).Reset)
 }
@@ -132,12 +132,12 @@ func TestExpiredFeedIsFreed(t *testing.T) {
 func TestSweepSteps(t *testing.T) {
 	t.Parallel()
 	f := newFeedTest(t, false)
-	begun := f.time()
+	begun := f.Instant()
 	f.fill("a", 600, begun)
 	f.fill("b", 401, begun+1)
 	f.fill("c", store.MaxSweepInstant, begun+2)
 	f.fill("d", 1, begun+3)
-	f.passed.add(2 * time.Minute)
+	f.Passed.Add(2 * time.Minute)
 	for _, want := range []store.ChangesSweep{
 		{Decays: 600, More: true, Watermark: begun.Add(time.Minute), Lag: time.Minute},
 		{Decays: 401, More: true, Watermark: begun.Add(time.Minute) + 1, Lag: time.Minute - time.Millisecond},
@@ -145,19 +145,19 @@ func TestSweepSteps(t *testing.T) {
 			Decays: store.MaxSweepInstant, More: true,
 			Watermark: begun.Add(time.Minute) + 2, Lag: time.Minute - 2*time.Millisecond,
 		},
-		{Decays: 1, Watermark: f.time(), Lag: time.Minute - 3*time.Millisecond},
+		{Decays: 1, Watermark: f.Instant(), Lag: time.Minute - 3*time.Millisecond},
 	} {
-		want.Namespace, want.Thresholds, want.Now = "chat", minutes, f.time()
-		require.Equal(t, want, *f.sweep(f.time()))
+		want.Namespace, want.Thresholds, want.Now = "chat", minutes, f.Instant()
+		require.Equal(t, want, *f.sweep(f.Instant()))
 	}
-	f.fill("e", store.MaxSweepInstant+1, f.time())
+	f.fill("e", store.MaxSweepInstant+1, f.Instant())
 	begin := f.end()
 	f.pass(time.Hour)
-	for w := f.sweep(f.time()); ; w = f.sweep(f.time()) {
+	for w := f.sweep(f.Instant()); ; w = f.sweep(f.Instant()) {
 		require.NoError(t, w.Err)
 		if w.Begun {
 			require.False(t, w.More)
-			require.Equal(t, f.time(), w.Watermark)
+			require.Equal(t, f.Instant(), w.Watermark)
 			break
 		}
 		require.True(t, w.More)
@@ -205,13 +205,13 @@ func TestSweepNear1970(t *testing.T) {
 func TestSweepRefused(t *testing.T) {
 	t.Parallel()
 	f := newFeedTest(t, false)
-	w := f.sweep(f.time().Add(store.MaxAhead) + 1)
+	w := f.sweep(f.Instant().Add(store.MaxAhead) + 1)
 	require.ErrorIs(t, w.Err, store.ErrClockMoved)
-	require.Equal(t, f.time(), f.after(nil).Watermark)
-	w = f.sweep(f.time().Add(store.MaxAhead))
+	require.Equal(t, f.Instant(), f.after(nil).Watermark)
+	w = f.sweep(f.Instant().Add(store.MaxAhead))
 	require.NoError(t, w.Err)
-	require.Equal(t, f.time().Add(store.MaxAhead), w.Watermark)
-	w = &store.ChangesSweep{Namespace: "other", Thresholds: minutes, Now: f.time()}
+	require.Equal(t, f.Instant().Add(store.MaxAhead), w.Watermark)
+	w = &store.ChangesSweep{Namespace: "other", Thresholds: minutes, Now: f.Instant()}
 	f.SweepChanges(context.Background(), []*store.ChangesSweep{w})
 	require.ErrorIs(t, w.Err, store.ErrNotRecorded)
 }

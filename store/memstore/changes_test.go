@@ -15,6 +15,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // minutes are the thresholds of these tests.
@@ -23,16 +24,16 @@ var minutes = lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
 // feedTest is a store with a feed in the namespace chat, on a machine whose clock the test sets.
 type feedTest struct {
 	*Store
-	*machine
+	*kit.Machine
 	t *testing.T
 }
 
 // newFeedTest begins the feed at base plus an hour.
 func newFeedTest(t *testing.T, staged bool) *feedTest {
 	t.Helper()
-	m := &machine{}
-	m.passed.set(time.Hour)
-	f := &feedTest{opened(t, m.options(), staged), m, t}
+	m := &kit.Machine{}
+	m.Passed.Set(time.Hour)
+	f := &feedTest{opened(t, optionsOf(m), staged), m, t}
 	f.record()
 	return f
 }
@@ -43,14 +44,11 @@ func (f *feedTest) record() {
 	require.NoError(f.t, f.RecordChanges(context.Background(), "chat", minutes))
 }
 
-// time is the time by the machine's clock.
-func (f *feedTest) time() lastseen.Instant { return base.Add(f.passed.get() + f.wrong.get()) }
-
 // pass lets time pass while somebody watches.
 func (f *feedTest) pass(d time.Duration) {
 	f.t.Helper()
-	for end := f.passed.get() + d; f.passed.get() < end; {
-		f.passed.set(min(end, f.passed.get()+store.ChangesKept/2))
+	for end := f.Passed.Get() + d; f.Passed.Get() < end; {
+		f.Passed.Set(min(end, f.Passed.Get()+store.ChangesKept/2))
 		f.record()
 	}
 }
@@ -58,15 +56,15 @@ func (f *feedTest) pass(d time.Duration) {
 // set sets the machine's clock off by some time, and has the store notice it.
 func (f *feedTest) set(wrong time.Duration) {
 	f.t.Helper()
-	f.wrong.set(wrong)
+	f.Wrong.Set(wrong)
 	for range 2 {
-		f.passed.add(10 * time.Second)
+		f.Passed.Add(10 * time.Second)
 		_, err := f.Now(context.Background())
 		require.NoError(f.t, err)
 	}
 	now, err := f.Now(context.Background())
 	require.NoError(f.t, err)
-	require.Equal(f.t, f.time(), now)
+	require.Equal(f.t, f.Instant(), now)
 }
 
 func (f *feedTest) end() []store.Place {
@@ -130,7 +128,7 @@ func (f *feedTest) fill(prefix string, number int, at lastseen.Instant) {
 func TestFeedOfForgetInOneFlush(t *testing.T) {
 	t.Parallel()
 	f := newFeedTest(t, false)
-	now := f.time()
+	now := f.Instant()
 	ping(t, f.Store, "alice", now)
 	begin := f.end()
 	f.tables.mu.Lock()

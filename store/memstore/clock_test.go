@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // TestMachineClockWrongForAMoment: no user turns grey or is deleted, and nothing is recorded ahead.
@@ -17,28 +18,26 @@ func TestMachineClockWrongForAMoment(t *testing.T) {
 	ctx := context.Background()
 	const hours, years = 1000 * time.Hour, 30 * 365 * 24 * time.Hour
 	for _, wrong := range []time.Duration{hours, -hours, years, -years} {
-		m := &machine{}
-		s := open(t, m.options())
+		m := &kit.Machine{}
+		s := open(t, optionsOf(m))
 		ping(t, s, "alice", base)
-		m.passed.add(time.Minute)
-		m.wrong.set(wrong)
+		m.Passed.Add(time.Minute)
+		m.Wrong.Set(wrong)
 		for range 6 {
-			now, err := s.Now(ctx)
-			require.NoError(t, err)
-			require.Equal(t, base.Add(m.passed.get()), now)
+			now := kit.Now(t, s)
+			require.Equal(t, base.Add(m.Passed.Get()), now)
 			states, err := s.Ping(ctx, "chat", []store.Sighting{{User: "bob", At: now.Add(1000 * time.Hour)}})
 			require.NoError(t, err)
 			require.Equal(t, []lastseen.State{{At: now}}, states, "recorded at the time of the store's clock")
 			result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: 30 * 24 * time.Hour, Now: now, All: true})
 			require.NoError(t, err)
 			require.Zero(t, result)
-			m.passed.add(100 * time.Millisecond)
+			m.Passed.Add(100 * time.Millisecond)
 		}
-		m.wrong.set(0)
-		m.passed.add(time.Hour)
-		now, err := s.Now(ctx)
-		require.NoError(t, err)
-		require.Equal(t, base.Add(m.passed.get()), now)
+		m.Wrong.Set(0)
+		m.Passed.Add(time.Hour)
+		now := kit.Now(t, s)
+		require.Equal(t, base.Add(m.Passed.Get()), now)
 		result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: 30 * 24 * time.Hour, Now: now, All: true})
 		require.NoError(t, err)
 		require.Zero(t, result)
@@ -48,36 +47,31 @@ func TestMachineClockWrongForAMoment(t *testing.T) {
 
 // TestMachineClockSet: a clock that stays different is followed.
 func TestMachineClockSet(t *testing.T) {
-	m := &machine{}
-	m.wrong.set(1000 * time.Hour)
-	s := open(t, m.options())
+	m := &kit.Machine{}
+	m.Wrong.Set(1000 * time.Hour)
+	s := open(t, optionsOf(m))
 	for _, wrong := range []time.Duration{-time.Hour, 0} {
-		m.wrong.set(wrong)
+		m.Wrong.Set(wrong)
 		for range 2 {
-			m.passed.add(time.Minute)
-			_, err := s.Now(context.Background())
-			require.NoError(t, err)
+			m.Passed.Add(time.Minute)
+			kit.Now(t, s)
 		}
-		now, err := s.Now(context.Background())
-		require.NoError(t, err)
-		require.Equal(t, base.Add(m.passed.get()+wrong), now)
+		require.Equal(t, base.Add(m.Passed.Get()+wrong), kit.Now(t, s))
 	}
 	require.EqualValues(t, 2, s.ClockStats().Steps)
 }
 
 // TestTrimKeepsTheEdge: a user last seen exactly the age ago stays.
 func TestTrimKeepsTheEdge(t *testing.T) {
-	ctx, m := context.Background(), &machine{}
-	m.passed.add(time.Hour)
-	s := open(t, m.options())
+	ctx, m := context.Background(), &kit.Machine{}
+	m.Passed.Add(time.Hour)
+	s := open(t, optionsOf(m))
 	ping(t, s, "edge", base)
 	ping(t, s, "beyond", base-1)
 	result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Hour, Now: base.Add(time.Hour)})
 	require.NoError(t, err)
 	require.Equal(t, store.TrimResult{Deleted: 1}, result)
-	states, err := s.Lookup(ctx, "chat", []string{"edge", "beyond"})
-	require.NoError(t, err)
-	require.Equal(t, []lastseen.State{{At: base}, {}}, states)
+	require.Equal(t, []lastseen.State{{At: base}, {}}, kit.Lookup(t, s, "edge", "beyond"))
 	for drift, moved := range map[time.Duration]bool{
 		store.MaxClockDrift: false, -store.MaxClockDrift: false,
 		store.MaxClockDrift + time.Millisecond: true, -store.MaxClockDrift - time.Millisecond: true,

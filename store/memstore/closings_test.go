@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 func closeOf(t testing.TB, s *Store, user string) {
@@ -32,19 +33,19 @@ func TestClosingsAge(t *testing.T) {
 	t.Parallel()
 	const years = 30 * 365 * 24 * time.Hour
 	for _, wrong := range []time.Duration{0, years, -years} {
-		m := &machine{}
-		s := open(t, m.options())
+		m := &kit.Machine{}
+		s := open(t, optionsOf(m))
 		_, start := closingsAfter(t, s, "")
 		closeOf(t, s, "alice")
-		m.passed.add(time.Minute)
-		m.wrong.set(wrong)
+		m.Passed.Add(time.Minute)
+		m.Wrong.Set(wrong)
 		closeOf(t, s, "bob")
 		closeOf(t, s, "alice")
-		m.passed.add(store.ClosingsKept)
+		m.Passed.Add(store.ClosingsKept)
 		users, next := closingsAfter(t, s, start)
 		require.Equal(t, []string{"bob", "alice"}, users)
 		require.Len(t, s.closings.last, 2)
-		m.passed.add(time.Millisecond)
+		m.Passed.Add(time.Millisecond)
 		users, again := closingsAfter(t, s, start)
 		require.Empty(t, users)
 		require.Equal(t, next, again)

@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/contacts"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // TestContactsOfLargeNamespace: contacts stay when the last of many users is gone, and count as live.
@@ -19,14 +21,13 @@ func TestContactsOfLargeNamespace(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	s := open(t, Options{})
-	setContacts(t, s, "alice", "bob")
+	contacts.Set(t, s, "alice", "bob")
 	alone := s.tables.index.live
 	batch := make([]store.Sighting, 10_000)
 	for i := range batch {
 		batch[i] = store.Sighting{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: base}
 	}
-	_, err := s.Ping(ctx, "chat", batch)
-	require.NoError(t, err)
+	kit.Write(s.Ping).Send(t, "chat", batch)
 	n, _ := s.tables.index.namespaces.Get("chat")
 	require.True(t, n.users.large())
 	for n.users.len() > 0 {
@@ -36,7 +37,7 @@ func TestContactsOfLargeNamespace(t *testing.T) {
 	require.False(t, n.users.large())
 	require.Equal(t, "bob", contactsOf(t, s, "alice"))
 	require.Equal(t, alone, s.tables.index.live)
-	setContacts(t, s, "alice")
+	contacts.Set(t, s, "alice")
 	require.Equal(t, namespaceBytes("chat"), s.tables.index.live)
 	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 	require.Zero(t, s.tables.index.live)

@@ -8,37 +8,31 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/contacts"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
-
-// trimContacts deletes the contacts of owners whose last use was before a cutoff, and returns the result.
-func trimContacts(t testing.TB, s *Store, cutoff lastseen.Instant) store.ContactsTrimResult {
-	t.Helper()
-	now := s.tables.readClock()
-	age := now.Sub(cutoff)
-	result, err := s.TrimContacts(t.Context(), "chat", store.TrimQuery{Age: age, Now: now, All: true})
-	require.NoError(t, err)
-	return result
-}
 
 // TestContactsAtTheCutoff: contacts that were last used exactly their retention ago stay.
 func TestContactsAtTheCutoff(t *testing.T) {
 	t.Parallel()
-	m := &machine{}
-	s := open(t, m.options())
-	setContacts(t, s, "alice", "bob")
+	m := &kit.Machine{}
+	s := open(t, optionsOf(m))
+	contacts.Set(t, s, "alice", "bob")
 	ping(t, s, "carol", base+1000)
-	setContacts(t, s, "carol", "bob")
+	contacts.Set(t, s, "carol", "bob")
 	sayAndHide := func(user string, end lastseen.Instant) {
-		setContacts(t, s, user, "bob")
-		setAvailability(t, s, "chat", user, lastseen.Said{Availability: lastseen.Invisible, Until: end}, base)
+		contacts.Set(t, s, user, "bob")
+		availability.SayIn(t, s, "chat", user, lastseen.Said{Availability: lastseen.Invisible, Until: end}, base)
 	}
 	sayAndHide("dave", base+2000)
-	m.passed.add(time.Hour)
+	m.Passed.Add(time.Hour)
 	for i, owner := range []string{"alice", "carol", "dave"} {
 		last := base.Add(time.Duration(i) * time.Second)
-		require.Zero(t, trimContacts(t, s, last), owner)
+		require.Zero(t, contacts.Trim(t, s, kit.Now(t, s).Sub(last), true), owner)
 		require.Equal(t, "bob", contactsOf(t, s, owner))
-		require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, trimContacts(t, s, last+1), owner)
+		result := contacts.Trim(t, s, kit.Now(t, s).Sub(last+1), true)
+		require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, result, owner)
 		require.Empty(t, contactsOf(t, s, owner))
 	}
 }
@@ -47,10 +41,10 @@ func TestContactsAtTheCutoff(t *testing.T) {
 func TestWrongEndOfHiddenTime(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
-	m := &machine{}
-	s := open(t, m.options())
-	setContacts(t, s, "alice", "bob")
-	m.passed.add(time.Hour)
+	m := &kit.Machine{}
+	s := open(t, optionsOf(m))
+	contacts.Set(t, s, "alice", "bob")
+	m.Passed.Add(time.Hour)
 	key := lastseen.UserKey{Namespace: "chat", User: "alice"}
 	hide := func(h lastseen.HiddenTime) {
 		s.tables.mu.Lock()
@@ -58,8 +52,8 @@ func TestWrongEndOfHiddenTime(t *testing.T) {
 		s.tables.index.hide(key.Namespace, key.User, Hidden{HiddenTime: h})
 	}
 	hide(lastseen.HiddenTime{End: base.Add(year)})
-	require.Zero(t, trimContacts(t, s, base+1))
-	m.passed.add(time.Hour)
+	require.Zero(t, contacts.Trim(t, s, kit.Now(t, s).Sub(base+1), true))
+	m.Passed.Add(time.Hour)
 	hide(lastseen.HiddenTime{End: base.Add(year), Ended: true})
-	require.Equal(t, 1, trimContacts(t, s, base.Add(time.Hour)+1).Owners)
+	require.Equal(t, 1, contacts.Trim(t, s, kit.Now(t, s).Sub(base.Add(time.Hour)+1), true).Owners)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // TestWithoutDevices: a namespace without devices has nothing of them in memory.
@@ -17,13 +19,11 @@ func TestWithoutDevices(t *testing.T) {
 	ctx := context.Background()
 	for _, staged := range []bool{false, true} {
 		s := opened(t, Options{}, staged)
-		recordDevices(t, s, onDevice("a", base))
-		_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
-		require.NoError(t, err)
-		_, err = s.Leave(ctx, "other", []store.Sighting{{User: "alice", At: base + 1}, {User: "bob", At: base}})
-		require.NoError(t, err)
+		recordDevices(t, s, devices.On("alice", "a", base))
+		kit.Write(s.Ping).Send(t, "other", []store.Sighting{{User: "alice", At: base}})
+		kit.Write(s.Leave).Send(t, "other", []store.Sighting{{User: "alice", At: base + 1}, {User: "bob", At: base}})
 		require.NoError(t, s.Forget(ctx, "other", "bob"))
-		_, err = s.RecordDevices(ctx, "other", time.Minute, nil)
+		_, err := s.RecordDevices(ctx, "other", time.Minute, nil)
 		require.NoError(t, err)
 		n, _ := s.tables.index.namespaces.Get("other")
 		require.Nil(t, n.users.devices)
@@ -43,8 +43,7 @@ func TestManyLeaves(t *testing.T) {
 	leave := func(parts int) {
 		t.Helper()
 		before := writes.Load()
-		states, err := s.Leave(context.Background(), "chat", leaves)
-		require.NoError(t, err)
+		states := kit.Write(s.Leave).Send(t, "chat", leaves)
 		require.Len(t, states, len(leaves))
 		for i, state := range states {
 			require.Equal(t, lastseen.State{At: leaves[1].At, Left: true}, state, i)
@@ -52,7 +51,7 @@ func TestManyLeaves(t *testing.T) {
 		require.EqualValues(t, parts, writes.Load()-before)
 	}
 	leave(1)
-	recordDevices(t, s, onDevice("phone", base))
+	recordDevices(t, s, devices.On("alice", "phone", base))
 	for i := range leaves {
 		leaves[i].At += 2
 	}
@@ -63,7 +62,7 @@ func TestManyLeaves(t *testing.T) {
 func TestDevicesOfLargeNamespace(t *testing.T) {
 	s := open(t, Options{})
 	for n := range 100 {
-		sighting := onDevice(fmt.Sprint("device-", n%30), base+lastseen.Instant(n))
+		sighting := devices.On("alice", fmt.Sprint("device-", n%30), base+lastseen.Instant(n))
 		sighting.Meta = fmt.Sprintf("%1024d", n)
 		recordDevices(t, s, sighting)
 	}

@@ -11,7 +11,10 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/contacts"
 	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/presence"
 	"github.com/lastseen/lastseen/store/storetest/servers"
 )
@@ -75,22 +78,19 @@ func TestLoad(t *testing.T) {
 // fill makes something of all kinds.
 func fill(t *testing.T, s *Store) {
 	t.Helper()
-	device := onDevice("phone", base)
+	device := devices.On("alice", "phone", base)
 	device.Meta = "{}"
-	recordDevices(t, s, device, onDevice("web", base+1))
+	recordDevices(t, s, device, devices.On("alice", "web", base+1))
 	ping(t, s, "bob", base+2)
-	_, err := s.Leave(t.Context(), "chat", []store.Sighting{{User: "bob", At: base + 3}})
-	require.NoError(t, err)
-	setContacts(t, s, "alice", "bob", "carol")
-	setAvailability(t, s, "chat", "alice", busy, base)
-	setAvailability(t, s, "chat", "carol", away, base)
-	setAvailability(t, s, "chat", "carol", invisible, base)
+	kit.Leave(t, s, "bob", base+3)
+	contacts.Set(t, s, "alice", "bob", "carol")
+	availability.SayIn(t, s, "chat", "alice", busy, base)
+	availability.SayIn(t, s, "chat", "carol", away, base)
+	availability.SayIn(t, s, "chat", "carol", invisible, base)
 	require.NoError(t, s.Register(t.Context(), []string{"empty"}))
-	setAvailability(t, s, "unlisted", "dave", invisible, base)
+	availability.SayIn(t, s, "unlisted", "dave", invisible, base)
 	now := s.tables.readClock()
-	_, err = s.Trim(t.Context(), "unlisted", store.TrimQuery{Age: time.Minute, Now: now, All: true})
+	_, err := s.Trim(t.Context(), "unlisted", store.TrimQuery{Age: time.Minute, Now: now, All: true})
 	require.NoError(t, err)
-	removed, err := s.RemoveEmpty(t.Context(), "unlisted")
-	require.NoError(t, err)
-	require.True(t, removed)
+	require.True(t, kit.RemoveEmpty(t, s, "unlisted"))
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/contacts"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 const base lastseen.Instant = 1_700_000_000_000
@@ -70,55 +72,15 @@ func (j *stages) Do(ctx context.Context, w Write) error {
 
 func (*stages) Outlasts() bool { return true }
 
-// machine is a machine whose clock a test sets, while the store's goroutines read it.
-type machine struct {
-	passed duration // since base, truly
-	wrong  duration
-}
-
-type duration struct{ atomic.Int64 }
-
-func (d *duration) get() time.Duration  { return time.Duration(d.Load()) }
-func (d *duration) set(t time.Duration) { d.Store(int64(t)) }
-func (d *duration) add(t time.Duration) { d.Add(int64(t)) }
-
-func (m *machine) options() Options {
-	return Options{
-		Now:       func() time.Time { return time.UnixMilli(int64(base)).Add(m.passed.get() + m.wrong.get()) },
-		Monotonic: func() time.Duration { return m.passed.get() },
-	}
-}
-
 func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {
 	t.Helper()
-	_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
-	require.NoError(t, err)
-}
-
-func setAvailability(
-	t testing.TB, s *Store, name, user string, said lastseen.Said, at lastseen.Instant,
-) lastseen.State {
-	t.Helper()
-	state, err := s.SetAvailability(context.Background(), name, user, said, at)
-	require.NoError(t, err)
-	return state
-}
-
-func setContacts(t testing.TB, s *Store, owner string, contacts ...string) {
-	t.Helper()
-	require.NoError(t, s.SetContacts(context.Background(), "chat", owner, contacts))
+	kit.Ping(t, s, user, at)
 }
 
 // contactsOf returns all contacts of an owner, separated by commas.
 func contactsOf(t testing.TB, s *Store, owner string) string {
 	t.Helper()
-	list, err := s.ListContacts(context.Background(), "chat", owner, "", store.MaxContacts)
-	require.NoError(t, err)
-	return strings.Join(list, ",")
-}
-
-func onDevice(id string, at lastseen.Instant) store.DeviceSighting {
-	return store.DeviceSighting{User: "alice", ID: id, Kind: lastseen.Web, At: at}
+	return strings.Join(contacts.Of(t, s, owner), ",")
 }
 
 func recordDevices(t testing.TB, s *Store, batch ...store.DeviceSighting) {
@@ -156,3 +118,6 @@ func textOf(x *Tables) []string {
 	x.Snapshot().Write(&all, func() bool { return true })
 	return all.text
 }
+
+// optionsOf returns options of a store on a machine.
+func optionsOf(m *kit.Machine) Options { return Options{Now: m.Wall, Monotonic: m.Monotonic} }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
+	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // BenchmarkPing compares pings of callers side by side with and without metrics, on a real Redis and in a file. Rounds
@@ -18,7 +20,7 @@ import (
 // by the throughput without, once for each iteration: run it with -benchtime 20x.
 func BenchmarkPing(b *testing.B) {
 	o := coalesce.Options{Timeout: time.Minute}
-	redis := openRedis(b, redistest.Start(b))
+	redis := stores.New(b, redisstore.Options{URL: redistest.Start(b)})
 	batches := NewBatches(coalesce.Pings, coalesce.Lookups)
 	measured := o
 	measured.Observe = batches.Observe

@@ -21,7 +21,9 @@ import (
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 func TestMain(m *testing.M) {
@@ -34,18 +36,6 @@ func openFile(t testing.TB) *filestore.Store {
 	t.Helper()
 	s, err := filestore.Open(filestore.Options{
 		Path: storetest.DataFile(t), Sync: time.Second, Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
-
-// openRedis opens a store on a Redis.
-func openRedis(t testing.TB, url string) *redisstore.Store {
-	t.Helper()
-	s, err := redisstore.Open(redisstore.Options{
-		URL: url, Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
-		Instrument: redistest.SettleAtOnce,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -116,8 +106,7 @@ func TestCalls(t *testing.T) {
 	var at time.Duration
 	c.now = func() time.Duration { at += time.Second; return at }
 	s, ctx := Store(openFile(t), c), t.Context()
-	now, err := s.Now(ctx)
-	require.NoError(t, err)
+	now := kit.Now(t, s)
 	batch := []store.Sighting{{User: "alice", At: now}, {User: "bob", At: now}}
 	call := store.NewCall{ID: "1", From: "alice", To: "bob", Ring: time.Minute, Quiet: time.Minute}
 	for _, do := range []func() error{
@@ -189,7 +178,7 @@ func TestCalls(t *testing.T) {
 // TestBatchesAreOneCall to Redis, however many calls they have.
 func TestBatchesAreOneCall(t *testing.T) {
 	c := NewCalls()
-	s := Batcher(openRedis(t, redistest.Start(t)), c)
+	s := Batcher(stores.New(t, redisstore.Options{URL: redistest.Start(t)}), c)
 	pings := []*store.Batch[store.Sighting]{
 		{Namespace: "chat", Items: []store.Sighting{{User: "alice", At: 1}}},
 		{Namespace: "game", Items: []store.Sighting{{User: "alice", At: 1}, {User: "bob", At: 1}}},
@@ -259,7 +248,7 @@ func TestNothingIsHidden(t *testing.T) {
 	_, ok = store.As[*redisstore.Store](s)
 	require.False(t, ok)
 
-	redis := openRedis(t, redistest.Start(t))
+	redis := stores.New(t, redisstore.Options{URL: redistest.Start(t)})
 	queued := coalesce.New(Batcher(redis, NewCalls()), coalesce.Options{})
 	behind, ok := store.As[*redisstore.Store](queued)
 	require.True(t, ok)
@@ -276,9 +265,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	before := testutil.CollectAndCount(c)
 	for n := range 500 {
 		name := fmt.Sprint("x", n)
-		_, err := s.Ping(t.Context(), name, []store.Sighting{{User: name, At: 1}})
-		require.NoError(t, err)
-		_, err = s.Lookup(t.Context(), name, []string{name})
+		kit.Write(s.Ping).Send(t, name, []store.Sighting{{User: name, At: 1}})
+		_, err := s.Lookup(t.Context(), name, []string{name})
 		require.NoError(t, err)
 	}
 	require.Equal(t, before, testutil.CollectAndCount(c))

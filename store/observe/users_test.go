@@ -13,7 +13,10 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // counting is a store whose counts a test observes, delays and fails.
@@ -37,14 +40,12 @@ func (s *counting) Count(ctx context.Context, namespace string, ranges []lastsee
 // returns the clock of the cache, too.
 func newUsers(t *testing.T, s store.Store) (u *Users, c *counting, at *atomic.Int64) {
 	t.Helper()
-	now, err := s.Now(t.Context())
-	require.NoError(t, err)
-	_, err = s.Ping(t.Context(), "chat", []store.Sighting{
+	now := kit.Now(t, s)
+	_, err := s.Ping(t.Context(), "chat", []store.Sighting{
 		{User: "green", At: now}, {User: "yellow", At: now.Add(-2 * time.Hour)}, {User: "grey", At: now.Add(-5 * time.Hour)},
 	})
 	require.NoError(t, err)
-	_, err = s.Leave(t.Context(), "chat", []store.Sighting{{User: "left", At: now}})
-	require.NoError(t, err)
+	kit.Leave(t, s, "left", now)
 	c, at = &counting{Store: s, during: func() {}}, new(atomic.Int64)
 	thresholds := lastseen.Thresholds{Green: time.Hour, Yellow: 3 * time.Hour}
 	u = NewUsers(c, func() []Namespace { return []Namespace{{"chat", thresholds}, {"empty", thresholds}} })
@@ -65,7 +66,7 @@ func users(t *testing.T, u *Users) map[string]float64 {
 func TestUsers(t *testing.T) {
 	for name, open := range map[string]func(testing.TB) store.Store{
 		"file":  func(t testing.TB) store.Store { return openFile(t) },
-		"redis": func(t testing.TB) store.Store { return openRedis(t, redistest.Start(t)) },
+		"redis": func(t testing.TB) store.Store { return stores.New(t, redisstore.Options{URL: redistest.Start(t)}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			u, c, at := newUsers(t, open(t))

@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -12,74 +11,43 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
-	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
-
-// rights is what docs/operations.md says a Redis user needs.
-const rights = "~presence:* +@sortedset +@scripting +@hash +@string +@connection " +
-	"+unlink +exists +pttl +pexpire +info +time +cluster|slots +asking +@stream +publish +subscribe &presence::signals*"
-
-// restrict makes the user app, who has only these rights.
-func restrict(t *testing.T, client *redis.Client) {
-	t.Helper()
-	rule := append([]any{"ACL", "SETUSER", "app", "on", ">secret"}, words(rights)...)
-	require.NoError(t, client.Do(context.Background(), rule...).Err())
-}
-
-func words(text string) (all []any) {
-	for _, word := range strings.Fields(text) {
-		all = append(all, word)
-	}
-	return all
-}
-
-// asApp is the URL for the user app.
-func asApp(url string) string { return strings.Replace(url, "://", "://app:secret@", 1) }
-
-// everything calls every method, except those of feeds, of devices, of availability and of calls.
-func everything(t *testing.T, s *redisstore.Store) {
-	t.Helper()
-	ctx, m := context.Background(), storetest.MethodsOf(s, "chat")
-	for name, call := range storetest.All(m.Presence, m.Contacts, storetest.OtherMethods(s)) {
-		require.NoError(t, call(ctx), name)
-	}
-	_, err := s.Now(ctx)
-	require.NoError(t, err)
-	require.NoError(t, s.Signal(ctx, store.Signal{Kind: "k", Namespace: "chat", User: "alice"}))
-}
 
 // TestForbiddenNamespace: a key that the user may not read makes its namespace fail, and hides no other.
 func TestForbiddenNamespace(t *testing.T) {
-	_, url, client := start(t)
-	restrict(t, client)
+	_, url, client := stores.StartRedis(t)
+	stores.Restrict(t, client)
 	layouts := map[string]redisstore.Layout{"elsewhere": {Key: "elsewhere"}}
-	require.NoError(t, ping(newStore(t, redisstore.Options{URL: url, Layouts: layouts}), "elsewhere", "alice"))
-	s := newStore(t, redisstore.Options{URL: asApp(url), Layouts: layouts})
-	require.NoError(t, ping(s, "chat", "alice"))
-	require.ErrorIs(t, ping(s, "elsewhere", "alice"), store.ErrUnavailable)
-	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}, {Name: "elsewhere"}}, namespacesOf(t, s))
+	require.NoError(t, stores.Ping(stores.New(t, redisstore.Options{URL: url, Layouts: layouts}), "elsewhere", "alice"))
+	s := stores.New(t, redisstore.Options{URL: stores.AsApp(url), Layouts: layouts})
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
+	require.ErrorIs(t, stores.Ping(s, "elsewhere", "alice"), store.ErrUnavailable)
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: kit.Base}, {Name: "elsewhere"}},
+		kit.Namespaces(t, s, 10))
 }
 
 // testLeastRightsInCluster: they are, also when slots move.
 func testLeastRightsInCluster(t *testing.T, c *redistest.Cluster) {
 	for _, primary := range c.Primaries {
-		restrict(t, primary.Client(t))
+		stores.Restrict(t, primary.Client(t))
 	}
-	s := newStore(t, redisstore.Options{URL: asApp(c.URL()), Shards: 16})
-	for name, call := range allCalls(s, "chat") {
+	s := stores.New(t, redisstore.Options{URL: stores.AsApp(c.URL()), Shards: 16})
+	for name, call := range stores.AllCalls(s, "chat") {
 		require.NoError(t, call(), name)
 	}
 	// Scripts with several keys fail while slots move.
 	require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
-	everything(t, s)
+	stores.RequireAll(t, s)
 	for _, key := range []string{"presence:chat:1", "presence::namespaces"} {
 		slot, owner := c.Slot(t, key), c.Owner(t, key)
 		to := c.Primaries[0]
 		if owner == to {
 			to = c.Primaries[1]
 		}
-		c.MoveSlot(t, slot, to, func() { everything(t, s) })
+		c.MoveSlot(t, slot, to, func() { stores.RequireAll(t, s) })
 	}
 }
 
@@ -93,13 +61,13 @@ func setStreams(t *testing.T, client *redis.Client, allowed bool) {
 // useFeed does everything that can be done with a feed.
 func useFeed(t *testing.T, f *feed) {
 	t.Helper()
-	ctx, users := context.Background(), numbered("u", 20)
+	ctx, users := context.Background(), stores.Numbered("u", 20)
 	r := newReader(t, f.s, users...)
 	f.ping(f.w-hour+1000, users...)
 	f.leave(f.w-hour+1001, users[:3]...)
 	require.NoError(t, f.s.Forget(ctx, "chat", users[3]))
 	require.Equal(t, 16, f.sweep(f.w+2000).Decays)
-	_, err := trim(f.s, hours.Yellow)
+	_, err := stores.Trim(f.s, hours.Yellow)
 	require.NoError(t, err)
 	f.record()
 	r.requireTruth()
@@ -133,22 +101,22 @@ func (f *feed) sideKeys() (keys []string) {
 func TestNoRightsToStreams(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
-	admin := newClient(t, url)
-	restrict(t, admin)
+	admin := stores.NewClient(t, url)
+	stores.Restrict(t, admin)
 	setStreams(t, admin, false)
-	s, log := newLoggedStore(t, redisstore.Options{URL: asApp(url)})
+	s, log := stores.NewLogged(t, redisstore.Options{URL: stores.AsApp(url)})
 	s.Monitor(ctx)
-	require.NoError(t, ping(s, "chat", "alice"))
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	require.ErrorIs(t, s.RecordChanges(ctx, "chat", hours), store.ErrNoFeed)
-	everything(t, s)
+	stores.RequireAll(t, s)
 	require.NoError(t, s.Ready(ctx))
 	s.Monitor(ctx)
 	setStreams(t, admin, true)
 	s.Monitor(ctx)
 	useFeed(t, startFeed(t, s, admin, 1))
 	require.NoError(t, s.Close())
-	require.Equal(t, 1, log.count("level=ERROR"), log)
-	require.Positive(t, log.count("+@stream"))
+	require.Equal(t, 1, log.Count("level=ERROR"), log)
+	require.Positive(t, log.Count("+@stream"))
 }
 
 // TestRightsToStreamsTakenAway: a feed exists, and this server may no longer append to it. Pings are recorded, and
@@ -158,24 +126,24 @@ func TestRightsToStreamsTakenAway(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	for _, shards := range testenv.Variants(7, 1) {
 		for _, aware := range []bool{true, false} { // of it, before the first write
-			admin := newClient(t, url)
+			admin := stores.NewClient(t, url)
 			require.NoError(t, admin.FlushAll(ctx).Err())
-			restrict(t, admin)
-			f := startFeed(t, newStore(t, redisstore.Options{URL: asApp(url), Shards: shards}), admin, shards)
+			stores.Restrict(t, admin)
+			f := startFeed(t, stores.New(t, redisstore.Options{URL: stores.AsApp(url), Shards: shards}), admin, shards)
 			f.ping(f.w, "alice", "dave")
 			r := newReader(t, f.s, "alice", "bob", "carol", "dave")
 			setStreams(t, admin, false)
 			if aware {
 				f.s.Monitor(ctx)
 			} else {
-				_, _ = f.s.Ping(ctx, "chat", sightingsAt(f.w, "bob")) // it may fail
+				_, _ = f.s.Ping(ctx, "chat", kit.Sightings(f.w, "bob")) // it may fail
 				f.s.Monitor(ctx)
 			}
 			f.ping(f.w, "bob", "carol")
 			f.leave(f.w+1, "alice")
-			record(t, f.s, onDevice("carol", "tab", f.w))
+			stores.Record(t, f.s, stores.OnDevice("carol", "tab", f.w))
 			require.NoError(t, f.s.Forget(ctx, "chat", "dave"))
-			require.Equal(t, lastseen.State{At: f.w + 1, Left: true}, lookup(t, f.s, "alice")[0])
+			require.Equal(t, lastseen.State{At: f.w + 1, Left: true}, kit.Lookup(t, f.s, "alice")[0])
 			require.ErrorIs(t, f.s.RecordChanges(ctx, "chat", hours), store.ErrNoFeed)
 			setStreams(t, admin, true)
 			f.s.Monitor(ctx)

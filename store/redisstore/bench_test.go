@@ -15,14 +15,14 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-func openForBenchmark(b *testing.B) *Store {
-	b.Helper()
-	var o Options
-	o.URL, o.Timeout, o.DialTimeout = redistest.Start(b), time.Minute, time.Minute
-	o.Logger = slog.New(slog.DiscardHandler)
+// openNew opens a store on a new Redis.
+func openNew(t testing.TB, o Options) *Store {
+	t.Helper()
+	o.URL, o.Logger = redistest.Start(t), slog.New(slog.DiscardHandler)
+	o.Timeout, o.DialTimeout = time.Minute, time.Minute
 	s, err := Open(o)
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, s.Close()) })
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
@@ -37,7 +37,7 @@ func BenchmarkPingHidden(b *testing.B) {
 }
 
 func benchmarkHidden(b *testing.B, kind string, size int) {
-	ctx, s := context.Background(), openForBenchmark(b)
+	ctx, s := context.Background(), openNew(b, Options{})
 	now, err := s.Now(ctx)
 	require.NoError(b, err)
 	batch := make([]store.Sighting, size)
@@ -68,7 +68,7 @@ func benchmarkHidden(b *testing.B, kind string, size int) {
 func BenchmarkDescribe(b *testing.B) {
 	for _, every := range []int{0, 10, 1} {
 		b.Run(fmt.Sprint("every", every), func(b *testing.B) {
-			ctx, s := context.Background(), openForBenchmark(b)
+			ctx, s := context.Background(), openNew(b, Options{})
 			now, err := s.Now(ctx)
 			require.NoError(b, err)
 			users := make([]string, 100)
@@ -101,12 +101,7 @@ func BenchmarkPingFeed(b *testing.B) {
 
 func benchmarkPing(b *testing.B, recorded bool) {
 	ctx := context.Background()
-	s, err := Open(Options{
-		URL: redistest.Start(b), Timeout: time.Minute, DialTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(b, err)
-	defer s.Close()
+	s := openNew(b, Options{})
 	now, err := s.Now(ctx)
 	require.NoError(b, err)
 	batch := make([]store.Sighting, 512)
@@ -160,7 +155,7 @@ func newCall(i int, from, to string) store.NewCall {
 
 // benchmarkCall starts a call, accepts it, and ends it. The calls that are kept would be too many.
 func benchmarkCall(b *testing.B) {
-	ctx, s := context.Background(), openForBenchmark(b)
+	ctx, s := context.Background(), openNew(b, Options{})
 	before, calls := redisCPU(b, s), 0
 	for b.Loop() {
 		from, to := fmt.Sprint("from", calls), fmt.Sprint("to", calls)
@@ -177,7 +172,7 @@ func benchmarkCall(b *testing.B) {
 }
 
 func benchmarkHear(b *testing.B) {
-	ctx, s := context.Background(), openForBenchmark(b)
+	ctx, s := context.Background(), openNew(b, Options{})
 	var heard []store.CallHeard
 	for i := range store.MaxCallBatch / 2 {
 		n := newCall(i, fmt.Sprint("from", i), fmt.Sprint("to", i))
@@ -197,7 +192,7 @@ func benchmarkHear(b *testing.B) {
 }
 
 func benchmarkExpire(b *testing.B) {
-	ctx, s := context.Background(), openForBenchmark(b)
+	ctx, s := context.Background(), openNew(b, Options{})
 	spent := 0.0
 	rounds := 0
 	for b.Loop() {
@@ -233,12 +228,7 @@ func BenchmarkRecordDevices(b *testing.B) {
 
 func benchmarkDevices(b *testing.B, devices int) {
 	ctx := context.Background()
-	s, err := Open(Options{
-		URL: redistest.Start(b), Timeout: time.Minute, DialTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(b, err)
-	defer s.Close()
+	s := openNew(b, Options{})
 	now, err := s.Now(ctx)
 	require.NoError(b, err)
 	const window = time.Hour

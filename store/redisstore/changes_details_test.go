@@ -13,11 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
-// detailsKey and endsKey are side keys of a shard's key.
-func detailsKey(key string) string { return "presence:details:{" + key + "}" }
-func endsKey(key string) string    { return "presence:ends:{" + key + "}" }
+// sidesKey, detailsKey and endsKey are side keys of a shard's key.
+func sidesKey(key string) string   { return stores.SideKey("keys", key) }
+func detailsKey(key string) string { return stores.SideKey("details", key) }
+func endsKey(key string) string    { return stores.SideKey("ends", key) }
 
 // detailsOf returns the details of the users of a shard, in the form of docs/decisions/redis-keys.md.
 func detailsOf(t testing.TB, client redis.Cmdable, key string) map[string]string {
@@ -31,8 +34,7 @@ func detailsOf(t testing.TB, client redis.Cmdable, key string) map[string]string
 func (f *feed) said(said lastseen.Said, users ...string) {
 	f.Helper()
 	for _, user := range users {
-		_, err := f.s.SetAvailability(context.Background(), "chat", user, said, f.clock())
-		require.NoError(f, err)
+		availability.SayAt(f, f.s, user, said, f.clock())
 	}
 }
 

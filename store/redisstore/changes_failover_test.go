@@ -16,7 +16,9 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // replicateAll waits until the replica of a server has everything that was written before.
@@ -25,7 +27,7 @@ func replicateAll(t *testing.T, client *redis.Client) {
 	conn := client.Conn() // WAIT is about what its own connection wrote
 	defer conn.Close()
 	require.NoError(t, conn.Set(context.Background(), "replicated", 1, 0).Err())
-	require.Equal(t, int64(1), conn.Wait(context.Background(), 1, longTimeout).Val())
+	require.Equal(t, int64(1), conn.Wait(context.Background(), 1, stores.LongTimeout).Val())
 }
 
 // lastID returns the ID of the newest entry that a server ever added.
@@ -46,20 +48,20 @@ func TestPromotedReplica(t *testing.T) {
 			t.Parallel()
 			ctx := context.Background()
 			primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
-			replica := startReplica(t, primary)
-			old, promoted := newClient(t, primary.URL()), newClient(t, replica.URL())
-			f := startFeed(t, newStore(t, redisstore.Options{URL: primary.URL()}), old, 1)
+			replica := redistest.StartReplica(t, primary)
+			old, promoted := stores.NewClient(t, primary.URL()), stores.NewClient(t, replica.URL())
+			f := startFeed(t, stores.New(t, redisstore.Options{URL: primary.URL()}), old, 1)
 			f.ping(f.w, "alice")
 			// The old clock was an hour ahead when this entry was added, so the IDs that follow do not come from the
 			// clocks of the servers, but continue it.
 			ahead := fmt.Sprintf("%d-0", f.clock()+hour)
 			require.NoError(t, old.Do(ctx, "XSETID", streamKey("presence:chat"), ahead).Err())
 			f.ping(f.w, "bob")
-			users := append(numbered("old", 3), append(numbered("new", 5), "alice", "bob")...)
+			users := append(stores.Numbered("old", 3), append(stores.Numbered("new", 5), "alice", "bob")...)
 			behind, further := newReader(t, f.s, users...), newReader(t, f.s, users...)
 			replicateAll(t, old)
 			require.NoError(t, promoted.Do(ctx, "REPLICAOF", "NO", "ONE").Err())
-			for _, user := range numbered("old", 3) {
+			for _, user := range stores.Numbered("old", 3) {
 				f.ping(f.w, user)
 			}
 			further.poll()
@@ -67,8 +69,8 @@ func TestPromotedReplica(t *testing.T) {
 			tail := lastID(t, old)
 			primary.Stop(t)
 
-			f.s, f.client = newStore(t, redisstore.Options{URL: replica.URL()}), promoted
-			for _, user := range numbered("new", written) {
+			f.s, f.client = stores.New(t, redisstore.Options{URL: replica.URL()}), promoted
+			for _, user := range stores.Numbered("new", written) {
 				f.ping(f.w, user)
 			}
 			if written == 3 {
@@ -143,7 +145,7 @@ func TestWatermarkALittleAhead(t *testing.T) {
 
 		green := lastseen.Thresholds{Green: 4 * time.Second, Yellow: time.Hour}
 		require.NoError(t, f.s.DeleteNamespace(context.Background(), "chat"))
-		require.NoError(t, ping(f.s, "chat", "somebody"))
+		require.NoError(t, stores.Ping(f.s, "chat", "somebody"))
 		require.NoError(t, f.s.RecordChanges(context.Background(), "chat", green))
 		f.quickly(time.Second, func() {
 			f.moveWatermark(f.clock() + 4000)
@@ -175,7 +177,7 @@ func (f *feed) churn(users []string) (stop func()) {
 				case 1:
 					at -= hour
 				}
-				_, err := write(context.Background(), "chat", sightingsAt(at, users[random.IntN(len(users))]))
+				_, err := write(context.Background(), "chat", kit.Sightings(at, users[random.IntN(len(users))]))
 				if err != nil && !isOutage(err) {
 					f.Errorf("not an outage: %v", err)
 					return
@@ -210,12 +212,12 @@ func (f *feed) churn(users []string) (stop func()) {
 // pollUntil polls, also through outages, until something is so.
 func (r *reader) pollUntil(so func() bool) {
 	r.Helper()
-	require.Eventually(r, func() bool {
+	stores.Eventually(r, func() bool {
 		if err := r.tryPoll(); err != nil && !isOutage(err) {
 			r.Errorf("not an outage: %v", err)
 		}
 		return r.Failed() || so()
-	}, longTimeout, time.Millisecond)
+	})
 }
 
 // TestReaderDuringFailover: while a reader follows, the primary dies with changes that only this reader has, and no
@@ -225,20 +227,20 @@ func TestReaderDuringFailover(t *testing.T) {
 	t.Parallel()
 	ctx, watched := context.Background(), redistest.StartSentinel(t)
 	primary, replica := watched.Nodes[0], watched.Nodes[1]
-	s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 500 * time.Millisecond})
-	untilSuccess(t, func() error { return ping(s, "chat", "somebody") })
-	f := startFeed(t, s, newClient(t, primary.URL()), 1)
-	users := numbered("u", 10)
+	s := stores.New(t, redisstore.Options{URL: watched.URL(), Timeout: 500 * time.Millisecond})
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "somebody") })
+	f := startFeed(t, s, stores.NewClient(t, primary.URL()), 1)
+	users := stores.Numbered("u", 10)
 	f.moveWatermark(f.w - hour)
 	stop := f.churn(users)
 	r := newReader(t, s, append(users, "tail")...)
 	r.limit = store.MaxChangesRead
 	r.pollUntil(func() bool { return len(r.changes) > 100 })
-	replicateAll(t, newClient(t, primary.URL()))
+	replicateAll(t, stores.NewClient(t, primary.URL()))
 	replica.Freeze(t) // and cut off, so that it does not find the tail in its buffers either
 	require.NoError(t, primary.Client(t).ClientKillByFilter(ctx, "TYPE", "replica").Err())
-	untilSuccess(t, func() error {
-		_, err := s.Ping(ctx, "chat", sightingsAt(f.w, "tail"))
+	stores.UntilSuccess(t, func() error {
+		_, err := s.Ping(ctx, "chat", kit.Sightings(f.w, "tail"))
 		return err
 	})
 	r.pollUntil(func() bool { return len(r.of("tail")) > 0 })
@@ -257,22 +259,22 @@ func TestReaderDuringFailover(t *testing.T) {
 func TestUnconfirmedChange(t *testing.T) {
 	t.Parallel()
 	primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
-	replica := startReplica(t, primary)
-	s := newStore(t, redisstore.Options{URL: primary.URL(), Wait: 1, Timeout: 2 * time.Second})
-	untilSuccess(t, func() error { return ping(s, "chat", "somebody") })
-	untilSuccess(t, func() error { return s.RecordChanges(context.Background(), "chat", hours) })
-	f := &feed{T: t, s: s, client: newClient(t, primary.URL()), keys: []string{"presence:chat"}}
+	replica := redistest.StartReplica(t, primary)
+	s := stores.New(t, redisstore.Options{URL: primary.URL(), Wait: 1, Timeout: 2 * time.Second})
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "somebody") })
+	stores.UntilSuccess(t, func() error { return s.RecordChanges(context.Background(), "chat", hours) })
+	f := &feed{T: t, s: s, client: stores.NewClient(t, primary.URL()), keys: []string{"presence:chat"}}
 	f.moveWatermark(f.clock())
 	replica.Freeze(t)
-	for _, write := range []write{s.Ping, s.Leave} {
-		_, err := write(context.Background(), "chat", sightingsAt(f.w, "alice"))
+	for _, write := range []kit.Write{s.Ping, s.Leave} {
+		_, err := write(context.Background(), "chat", kit.Sightings(f.w, "alice"))
 		require.ErrorContains(t, err, "0 of 1 replicas confirmed")
 	}
 	require.ErrorContains(t, s.Forget(context.Background(), "chat", "alice"), "0 of 1 replicas confirmed")
 	replica.Thaw(t)
 	require.Equal(t, int64(3), f.entries())
-	untilSuccess(t, func() error {
-		_, err := s.Ping(context.Background(), "chat", sightingsAt(f.w, "alice"))
+	stores.UntilSuccess(t, func() error {
+		_, err := s.Ping(context.Background(), "chat", kit.Sightings(f.w, "alice"))
 		return err
 	})
 }

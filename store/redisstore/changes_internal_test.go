@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // TestParsePlace: only what the store itself writes is a place.
@@ -96,12 +94,7 @@ func (l *longest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // result of another one.
 func TestSweepsOfManyNamespaces(t *testing.T) {
 	ctx, green := context.Background(), lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}
-	s, err := Open(Options{
-		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute, Shards: 7,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := openNew(t, Options{Shards: 7})
 	at, err := s.Now(ctx)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // this is the last thing that the store does once in the background

@@ -12,17 +12,19 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // TestKeysOfFeeds: operators back them up and allow them by these names. All expire with the feed, and none is left
 // when the namespace is deleted.
 func TestKeysOfFeeds(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	for _, shards := range []int{1, 7} {
-		s := newStore(t, redisstore.Options{URL: url, Shards: shards})
-		users := numbered("u", 50) // in all shards
-		require.NoError(t, ping(s, "chat", users...))
+		s := stores.New(t, redisstore.Options{URL: url, Shards: shards})
+		users := stores.Numbered("u", 50) // in all shards
+		require.NoError(t, stores.Ping(s, "chat", users...))
 		before := client.Keys(ctx, "*").Val()
 		require.Len(t, before, 2*shards+2)
 		f := startFeed(t, s, client, shards)
@@ -45,15 +47,15 @@ func TestNamespaceOfAFeedDeletedByAnotherServer(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
 	for _, shards := range []int{1, 7} {
-		client := newClient(t, url)
+		client := stores.NewClient(t, url)
 		o := redisstore.Options{URL: url, Shards: shards}
-		a, b := newStore(t, o), newStore(t, o)
+		a, b := stores.New(t, o), stores.New(t, o)
 		f := startFeed(t, a, client, shards)
 		r := newReader(t, b, "alice", "bob")
-		require.NoError(t, ping(b, "chat", "somebody"))
+		require.NoError(t, stores.Ping(b, "chat", "somebody"))
 		require.NoError(t, b.DeleteNamespace(ctx, "chat"))
 		f.ping(f.w, "alice")
-		require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: f.w}}, namespacesOf(t, b))
+		require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: f.w}}, kit.Namespaces(t, b, 10))
 		r.requireNotRecorded()
 		f.record()
 		f.ping(f.w, "bob")
@@ -89,7 +91,7 @@ func TestFeedsExpire(t *testing.T) {
 				}
 			}
 		}
-		users := numbered("u", 50)
+		users := stores.Numbered("u", 50)
 		expireSoon()
 		f.ping(f.w, users...)
 		requireTTL(0, store.ChangesKept)
@@ -126,7 +128,7 @@ func TestOldEntriesAreTrimmed(t *testing.T) {
 			_, err := pipe.Exec(ctx)
 			require.NoError(t, err)
 		}
-		f.ping(f.w, numbered("u", 50)...)
+		f.ping(f.w, stores.Numbered("u", 50)...)
 		f.sweep(f.clock())
 		require.Less(t, f.entries(), int64(50+200*len(f.keys)))
 		require.GreaterOrEqual(t, f.entries(), int64(50))
@@ -157,13 +159,13 @@ func TestSizeOfEntries(t *testing.T) {
 func TestEndedFeedLeavesTheHash(t *testing.T) {
 	f := newFeed(t, 1)
 	f.ping(f.w, "alice")
-	require.Equal(t, "-fs", sidesOf(t, f.client))
+	require.Equal(t, "-fs", stores.Sides(t, f.client))
 	for _, write := range []func(lastseen.Instant, ...string){f.ping, f.leave} {
-		f.remove(feedKey(chat), streamKey(chat))
+		f.remove(feedKey(stores.Chat), streamKey(stores.Chat))
 		write(f.w+1, "alice")
-		require.Equal(t, "-", sidesOf(t, f.client))
+		require.Equal(t, "-", stores.Sides(t, f.client))
 		f.record()
-		require.Equal(t, "-fs", sidesOf(t, f.client))
+		require.Equal(t, "-fs", stores.Sides(t, f.client))
 		f.ping(f.w, "bob", "carol")
 	}
 }

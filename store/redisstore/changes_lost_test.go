@@ -17,6 +17,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/changes"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // entryIDs returns the IDs of all entries of a shard.
@@ -47,8 +48,7 @@ func (f *feed) expire(keys ...string) {
 	for _, key := range keys {
 		require.NoError(f, f.client.PExpire(context.Background(), key, time.Millisecond).Err())
 	}
-	require.Eventually(f, func() bool { return f.client.Exists(context.Background(), keys...).Val() == 0 }, longTimeout,
-		time.Millisecond)
+	stores.Eventually(f, func() bool { return f.client.Exists(context.Background(), keys...).Val() == 0 })
 }
 
 // TestLostEntries: whatever Redis lost of a feed, a reader who has not read it gets a reset, at the first read. One who
@@ -77,9 +77,9 @@ func TestLostEntries(t *testing.T) {
 		"everything":     {lose: func(f *feed) { f.client.FlushAll(context.Background()) }, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := newClient(t, url)
+			client := stores.NewClient(t, url)
 			require.NoError(t, client.FlushAll(context.Background()).Err())
-			f := startFeed(t, newStore(t, redisstore.Options{URL: url}), client, 1)
+			f := startFeed(t, stores.New(t, redisstore.Options{URL: url}), client, 1)
 			f.ping(f.w, "alice")
 			behind := newReader(t, f.s, "alice", "bob", "carol")
 			behind.limit = 10
@@ -181,7 +181,7 @@ func TestHalfWrittenChange(t *testing.T) {
 	stream := streamKey("presence:chat")
 	f.remove(stream)
 	require.NoError(t, f.client.Set(context.Background(), stream, "not ours", 0).Err())
-	_, _ = f.s.Ping(context.Background(), "chat", sightingsAt(f.w, "alice"))
+	_, _ = f.s.Ping(context.Background(), "chat", kit.Sightings(f.w, "alice"))
 	f.remove(stream)
 	f.ping(f.w, "alice")
 	r.requireTruth()
@@ -213,7 +213,7 @@ func TestForgottenFeedScripts(t *testing.T) {
 	t.Parallel()
 	eachSharding(t, func(t *testing.T, f *feed) {
 		flush := func() { require.NoError(t, f.client.ScriptFlush(context.Background()).Err()) }
-		users := numbered("u", 20)
+		users := stores.Numbered("u", 20)
 		r := newReader(t, f.s, users...)
 		for i, step := range []func(){
 			f.record,
@@ -222,7 +222,7 @@ func TestForgottenFeedScripts(t *testing.T) {
 			r.poll,
 			func() { f.sweep(f.w + 2000) },
 			func() { require.NoError(t, f.s.Forget(context.Background(), "chat", users[11])) },
-			func() { _, err := trim(f.s, 3*time.Hour); require.NoError(t, err) },
+			func() { _, err := stores.Trim(f.s, 3*time.Hour); require.NoError(t, err) },
 			func() { newReader(t, f.s, users...) },
 			r.poll,
 		} {
@@ -245,11 +245,11 @@ func TestChangesWhileRedisLosesKeys(t *testing.T) {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
 			t.Parallel()
 			url := redistest.Start(t)
-			l := &loser{T: t, client: newClient(t, url), shards: shards}
+			l := &loser{T: t, client: stores.NewClient(t, url), shards: shards}
 			changes.RunFaulty(t, func(testing.TB) kit.Breakable {
 				require.NoError(t, l.client.FlushAll(context.Background()).Err())
 				l.faults = 0
-				s := newStore(t, redisstore.Options{URL: url, Shards: shards})
+				s := stores.New(t, redisstore.Options{URL: url, Shards: shards})
 				return kit.Breakable{Store: s, Talks: true, Fault: l.lose}
 			})
 		})

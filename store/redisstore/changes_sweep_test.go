@@ -14,6 +14,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 const second, hour lastseen.Instant = 1000, 3600 * second
@@ -44,9 +45,9 @@ func TestSweeperTakesOver(t *testing.T) {
 	url := redistest.Start(t)
 	for _, shards := range testenv.Variants(7, 1) {
 		o := redisstore.Options{URL: url, Shards: shards}
-		client := newClient(t, url)
+		client := stores.NewClient(t, url)
 		require.NoError(t, client.FlushAll(context.Background()).Err())
-		first, second := newStore(t, o), newStore(t, o)
+		first, second := stores.New(t, o), stores.New(t, o)
 		f := startFeed(t, first, client, shards)
 		r := newReader(t, second, "alice", "bob")
 		var swept, other *store.ChangesSweep
@@ -150,8 +151,8 @@ func TestBacklog(t *testing.T) {
 func TestGapsWithFeed(t *testing.T) {
 	t.Parallel()
 	url, gaps := redistest.Start(t), map[time.Duration]int{}
-	s := newStore(t, redisstore.Options{URL: url, Gap: func(_ string, gap time.Duration) { gaps[gap]++ }})
-	f := startFeed(t, s, newClient(t, url), 1)
+	s := stores.New(t, redisstore.Options{URL: url, Gap: func(_ string, gap time.Duration) { gaps[gap]++ }})
+	f := startFeed(t, s, stores.NewClient(t, url), 1)
 	for i := range lastseen.Instant(300) { // one in 16 is observed, at random
 		f.ping(f.w-hour+i*second, "alice")
 	}

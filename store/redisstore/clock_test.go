@@ -13,7 +13,9 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // TestOneServersClock: of two servers on one Redis, the local clock of one jumps. That server stamps pings as the
@@ -22,26 +24,25 @@ func TestOneServersClock(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	var wrong atomic.Int64
 	local := func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }
-	jumpy, steady := newStore(t, redisstore.Options{URL: url, Now: local}), newStore(t, redisstore.Options{URL: url})
+	jumpy := stores.New(t, redisstore.Options{URL: url, Now: local})
+	steady := stores.New(t, redisstore.Options{URL: url})
 	for i, ahead := range []time.Duration{
 		0, 1000 * time.Hour, -1000 * time.Hour, 30 * 365 * 24 * time.Hour,
 		-30 * 365 * 24 * time.Hour,
 	} {
 		wrong.Store(int64(ahead))
-		at, err := jumpy.Now(ctx)
-		require.NoError(t, err)
+		at := kit.Now(t, jumpy)
 		user := fmt.Sprint("user", i)
 		states, err := jumpy.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
 		require.NoError(t, err)
 		require.Equal(t, []lastseen.State{{At: at}}, states)
-		true_, err := steady.Now(ctx)
-		require.NoError(t, err)
+		true_ := kit.Now(t, steady)
 		require.InDelta(t, int64(true_), int64(at), 1000, "%s", ahead)
 		states, err = steady.Leave(ctx, "chat", []store.Sighting{{User: user, At: max(at, true_)}})
 		require.NoError(t, err)
 		require.True(t, states[0].Left)
 	}
-	result, err := trim(jumpy, 30*24*time.Hour)
+	result, err := stores.Trim(jumpy, 30*24*time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, result)
 }
@@ -49,57 +50,33 @@ func TestOneServersClock(t *testing.T) {
 // TestAheadInMilliseconds: times too far ahead become a time of Redis' clock in whole milliseconds, in either unit, and
 // a leave at that time keeps its user away.
 func TestAheadInMilliseconds(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	for unit, perScore := range map[redisstore.Unit]float64{redisstore.Milliseconds: 1, redisstore.Seconds: 1000} {
-		s := newStore(t, redisstore.Options{URL: url, Prefix: string(unit) + ":", Unit: unit})
-		far := []store.Sighting{{User: "alice", At: lastseen.MaxInstant}, {User: "bob", At: base}}
+		s := stores.New(t, redisstore.Options{URL: url, Prefix: string(unit) + ":", Unit: unit})
+		far := []store.Sighting{{User: "alice", At: lastseen.MaxInstant}, {User: "bob", At: kit.Base}}
 		for i := range 50 {
-			left, err := s.Leave(ctx, "chat", far)
-			require.NoError(t, err)
+			left := kit.Write(s.Leave).Send(t, "chat", far)
 			score := client.ZScore(ctx, string(unit)+":chat", "alice").Val()
 			require.InDelta(t, -float64(left[0].At)/perScore, score, 0,
 				"the very number that stands for the millisecond")
-			present, err := s.Ping(ctx, "chat", far)
-			require.NoError(t, err)
+			present := kit.Write(s.Ping).Send(t, "chat", far)
 			if !present[0].Left {
 				require.Greater(t, present[0].At, left[0].At, "left beats present at the same millisecond")
 			}
-			require.Equal(t, lastseen.State{At: base, Left: true}, present[1])
-			require.Equal(t, present, lookup(t, s, "alice", "bob"), i)
+			require.Equal(t, lastseen.State{At: kit.Base, Left: true}, present[1])
+			require.Equal(t, present, kit.Lookup(t, s, "alice", "bob"), i)
 		}
 	}
-}
-
-// TestTrimSeconds deletes by the time of sets in seconds, whose scores may lie between milliseconds.
-func TestTrimSeconds(t *testing.T) {
-	ctx, url, client := start(t)
-	s := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
-	now := float64(client.Time(ctx).Val().UnixMilli()) / 1000
-	add := func(scores map[string]float64) {
-		for member, score := range scores {
-			require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: member, Score: score}).Err())
-		}
-	}
-	add(map[string]float64{"old": now - 4000.00049, "gone": -(now - 4000.5), "zero": 0})
-	held := store.TrimQuery{Age: time.Hour, Now: lastseen.Instant(now * 1000)}
-	result, err := s.Trim(ctx, "chat", held)
-	require.NoError(t, err)
-	require.Equal(t, store.TrimResult{Held: true}, result)
-	add(map[string]float64{"left": -(now - 3000.00049)})
-	result, err = s.Trim(ctx, "chat", held)
-	require.NoError(t, err)
-	require.Equal(t, store.TrimResult{Deleted: 3}, result)
-	require.Equal(t, []string{"left"}, client.ZRange(ctx, "presence:chat", 0, -1).Val())
 }
 
 // TestHeldByUsersAlone: members whose scores are not times do not keep a namespace from being emptied of its users.
 func TestHeldByUsersAlone(t *testing.T) {
-	ctx, client, s := startStore(t)
-	require.NoError(t, ping(s, "chat", "alice"))
+	ctx, client, s := stores.Start(t)
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	for i, score := range []float64{253402300800000, -253402300800000, 1 << 52, 1e300, -1e300} {
 		require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: fmt.Sprint("odd", i), Score: score}).Err())
 	}
-	now := nowOf(t, s)
+	now := kit.Now(t, s)
 	result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Hour, Now: now})
 	require.NoError(t, err)
 	require.Equal(t, store.TrimResult{Held: true}, result)

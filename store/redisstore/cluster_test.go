@@ -23,6 +23,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/changes"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 	"github.com/lastseen/lastseen/store/storetest/servers"
 )
 
@@ -49,11 +50,11 @@ func TestOnCluster(t *testing.T) {
 	})
 	t.Run("Signals", func(t *testing.T) {
 		testenv.RequireFull(t)
-		servers.RunSignals(t, pairs(c.URL(), 1))
+		servers.RunSignals(t, stores.Pairs(c.URL(), 1))
 	})
 	t.Run("Conformance", func(t *testing.T) {
 		testenv.RequireFull(t)
-		open := opener(c.URL(), 16) // one, since it numbers prefixes
+		open := stores.Opener(c.URL(), 16) // one, since it numbers prefixes
 		for _, part := range partsOnCluster() {
 			t.Run(part.name, func(t *testing.T) {
 				t.Parallel()
@@ -86,14 +87,14 @@ func pingNumbered(t *testing.T, s store.Store, namespace string, n int) []string
 	for i := range users {
 		users[i] = fmt.Sprintf("u%05d", i)
 	}
-	require.NoError(t, ping(s, namespace, users...))
+	require.NoError(t, stores.Ping(s, namespace, users...))
 	return users
 }
 
 // listPresent lists everyone present, page by page.
 func listPresent(s store.Store, namespace string, limit int) ([]string, error) {
 	var all []string
-	q := store.ListQuery{Ranges: everyone()[:1], Order: store.Oldest, Limit: limit}
+	q := store.ListQuery{Ranges: kit.Everyone()[:1], Order: store.Oldest, Limit: limit}
 	for {
 		page, err := s.List(context.Background(), namespace, q)
 		if err != nil {
@@ -113,9 +114,9 @@ func listPresent(s store.Store, namespace string, limit int) ([]string, error) {
 // exactly once, and no acknowledged ping is lost.
 func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 	ctx := context.Background()
-	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})
+	s := stores.New(t, redisstore.Options{URL: c.URL(), Shards: 16})
 	still := pingNumbered(t, s, "still", 700)
-	require.NoError(t, ping(s, "busy", "somebody"))
+	require.NoError(t, stores.Ping(s, "busy", "somebody"))
 
 	done := make(chan struct{})
 	var working sync.WaitGroup
@@ -128,7 +129,7 @@ func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 				return
 			default:
 			}
-			user, at := fmt.Sprintf("b%d", i%97), base+lastseen.Instant(i)
+			user, at := fmt.Sprintf("b%d", i%97), kit.Base+lastseen.Instant(i)
 			_, err := s.Ping(ctx, "busy", []store.Sighting{{User: user, At: at}})
 			if !assertNoError(t, err) {
 				return
@@ -155,8 +156,7 @@ func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 	})
 	passes := func() { // until both did something in the present state of affairs
 		p, w := pings.Load()+2, walks.Load()+2
-		require.Eventually(t, func() bool { return t.Failed() || pings.Load() >= p && walks.Load() >= w }, longTimeout,
-			time.Millisecond)
+		stores.Eventually(t, func() bool { return t.Failed() || pings.Load() >= p && walks.Load() >= w })
 	}
 	for _, key := range []string{
 		"presence:still:3", "presence:busy:5", "presence:still:3", "presence::namespaces", "presence::meta",
@@ -173,7 +173,7 @@ func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 		require.NoError(t, err)
 		require.Equal(t, []lastseen.State{{At: at}}, states)
 	}
-	counts, err := s.Count(ctx, "still", everyone())
+	counts, err := s.Count(ctx, "still", kit.Everyone())
 	require.NoError(t, err)
 	require.Equal(t, []int64{700, 0}, counts)
 }
@@ -191,8 +191,8 @@ func assertNoError(t *testing.T, err error) bool {
 func testKeysOfACluster(t *testing.T, c *redistest.Cluster) {
 	ctx := context.Background()
 	client := c.Client(t)
-	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 7})
-	require.NoError(t, ping(s, "chat", "alice", "bob", "a/b"))
+	s := stores.New(t, redisstore.Options{URL: c.URL(), Shards: 7})
+	require.NoError(t, stores.Ping(s, "chat", "alice", "bob", "a/b"))
 	for key, user := range map[string]string{
 		"presence:chat:1": "alice", "presence:chat:2": "bob",
 		"presence:chat:3": "a/b",
@@ -218,9 +218,9 @@ func keysOf(t *testing.T, c *redistest.Cluster) (keys []string) {
 // testScriptsForgottenByACluster: those that a node does not know are sent again, wherever it is.
 func testScriptsForgottenByACluster(t *testing.T, c *redistest.Cluster) {
 	ctx := context.Background()
-	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})
+	s := stores.New(t, redisstore.Options{URL: c.URL(), Shards: 16})
 	for range 2 {
-		for name, call := range allCalls(s, "chat") {
+		for name, call := range stores.AllCalls(s, "chat") {
 			for _, primary := range c.Primaries {
 				require.NoError(t, primary.Client(t).ScriptFlush(ctx).Err())
 			}
@@ -240,92 +240,35 @@ func TestUnavailablePrimary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, c := context.Background(), redistest.StartCluster(t, 0)
-			s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: time.Second})
+			s := stores.New(t, redisstore.Options{URL: c.URL(), Timeout: time.Second})
 			away := c.Owner(t, "presence::meta")
 			where := map[bool][]string{}
 			for i := range 6 {
 				namespace := fmt.Sprintf("n%d", i)
 				lost := c.Owner(t, "presence:"+namespace) == away
 				where[lost] = append(where[lost], namespace)
-				require.Eventually(t, func() bool { return ping(s, namespace, "alice") == nil }, longTimeout,
-					time.Millisecond)
+				stores.UntilSuccess(t, func() error { return stores.Ping(s, namespace, "alice") })
 			}
 			require.NotEmpty(t, where[true])
 			require.NotEmpty(t, where[false])
 			leave(t, away)
 			s.ExpireAgreements() // as every ten seconds
-			lost := map[string]func() error{"new": func() error { return ping(s, "new", "alice") }}
+			lost := map[string]func() error{"new": func() error { return stores.Ping(s, "new", "alice") }}
 			for _, namespace := range where[true] {
-				lost[namespace] = func() error { return ping(s, namespace, "bob") }
+				lost[namespace] = func() error { return stores.Ping(s, namespace, "bob") }
 			}
-			requireUnavailable(t, lost) // and a new one cannot be registered
+			stores.RequireUnavailable(t, lost) // and a new one cannot be registered
 			for _, namespace := range where[false] {
-				require.Eventually(t, func() bool { return ping(s, namespace, "bob") == nil }, longTimeout,
-					time.Millisecond)
+				stores.UntilSuccess(t, func() error { return stores.Ping(s, namespace, "bob") })
 				states, err := s.Lookup(ctx, namespace, []string{"alice", "bob", "carol"})
 				require.NoError(t, err)
-				require.Equal(t, []lastseen.State{{At: base}, {At: base}, {}}, states)
+				require.Equal(t, []lastseen.State{{At: kit.Base}, {At: kit.Base}, {}}, states)
 			}
 			_, err := s.Namespaces(ctx, "", 100)
 			require.ErrorIs(t, err, store.ErrUnavailable, "a part of the list is not returned")
 			require.NoError(t, s.Ready(ctx), "most are served")
 		})
 	}
-}
-
-// TestUnavailableShards checks that calls fail instead of leaving out users.
-func TestUnavailableShards(t *testing.T) {
-	t.Parallel()
-	ctx, c := context.Background(), redistest.StartCluster(t, 0)
-	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16, Timeout: time.Second})
-	var users []string
-	require.Eventually(t, func() bool {
-		users = users[:0]
-		for i := range 64 {
-			users = append(users, fmt.Sprintf("u%d", i))
-		}
-		return ping(s, "chat", users...) == nil
-	}, longTimeout, time.Millisecond)
-	away := c.Owner(t, "presence:chat:1")
-	away.Stop(t)
-	requireUnavailable(t, map[string]func() error{
-		"Lookup": func() error { _, err := s.Lookup(ctx, "chat", users); return err },
-		"Count":  calls(s)["Count"],
-		"List":   calls(s)["List"],
-		"Newest": calls(s)["Newest"],
-		"Ping":   func() error { return ping(s, "chat", users...) },
-		"Trim":   calls(s)["Trim"],
-		"Delete": calls(s)["DeleteNamespace"],
-	})
-	for _, primary := range c.Primaries {
-		if primary != away {
-			primary.Stop(t)
-		}
-	}
-	require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable, "no primary is left")
-	for _, primary := range c.Primaries {
-		primary.Start(t)
-	}
-	require.Eventually(t, func() bool { return ping(s, "chat", users...) == nil && s.Ready(ctx) == nil }, longTimeout,
-		time.Millisecond)
-}
-
-// TestReplicaTakesOver: when a replica replaces a dead primary, pings go on by themselves.
-func TestReplicaTakesOver(t *testing.T) {
-	t.Parallel()
-	c := redistest.StartCluster(t, 1, redistest.QuickToFail)
-	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 500 * time.Millisecond})
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
-	owner := c.Owner(t, "presence:chat")
-	replica := c.Replicas[slices.Index(c.Primaries, owner)].Client(t)
-	require.Eventually(t, func() bool { // alice is there, too
-		info := replica.Info(context.Background(), "replication").Val()
-		return strings.Contains(info, "master_link_status:up") && replica.DBSize(context.Background()).Val() > 0
-	}, longTimeout, time.Millisecond)
-	owner.Stop(t)
-	require.ErrorIs(t, ping(s, "chat", "bob"), store.ErrUnavailable)
-	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, longTimeout, time.Millisecond)
-	requireBoth(t, s)
 }
 
 // testClockOfACluster: all servers ask the node that has the list of namespaces, and no other. A probe asks each.
@@ -335,9 +278,8 @@ func testClockOfACluster(t *testing.T, c *redistest.Cluster) {
 		require.NoError(t, primary.Client(t).ConfigResetStat(ctx).Err())
 	}
 	for range 5 {
-		s := newStore(t, redisstore.Options{URL: c.URL()})
-		_, err := s.Now(ctx)
-		require.NoError(t, err)
+		s := stores.New(t, redisstore.Options{URL: c.URL()})
+		kit.Now(t, s)
 	}
 	asked := map[bool][]int{}
 	for _, primary := range c.Primaries {

@@ -13,7 +13,9 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // devicesLog is what was asked of a store, whose calls may fail while servers change. All of it is asked again in the
@@ -30,7 +32,7 @@ func (l *devicesLog) next() {
 	l.Helper()
 	for _, user := range l.users {
 		n := len(l.asked)
-		item := onDevice(user, fmt.Sprint("device", n%3), base+lastseen.Instant(n))
+		item := stores.OnDevice(user, fmt.Sprint("device", n%3), kit.Base+lastseen.Instant(n))
 		item.Gone = n%4 == 0
 		if n%7 == 0 {
 			item.ID = ""
@@ -48,10 +50,10 @@ func (l *devicesLog) next() {
 func (l *devicesLog) ask(item store.DeviceSighting) error {
 	ctx := context.Background()
 	if item.ID == "" {
-		_, err := l.s.Leave(ctx, "chat", sightingsAt(item.At, item.User))
+		_, err := l.s.Leave(ctx, "chat", kit.Sightings(item.At, item.User))
 		return err
 	}
-	_, err := l.s.RecordDevices(ctx, "chat", window, []store.DeviceSighting{item})
+	_, err := l.s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceSighting{item})
 	return err
 }
 
@@ -60,7 +62,7 @@ func (l *devicesLog) requireTruth() {
 	l.Helper()
 	want := map[string]*store.UserDevices{}
 	for _, item := range l.asked {
-		untilSuccess(l.T, func() error { return l.ask(item) })
+		stores.UntilSuccess(l.T, func() error { return l.ask(item) })
 		if want[item.User] == nil {
 			want[item.User] = &store.UserDevices{}
 		}
@@ -68,12 +70,12 @@ func (l *devicesLog) requireTruth() {
 		if item.ID == "" {
 			u.State, u.Devices = u.Leave(u.State, item.At)
 		} else {
-			u.State, u.Devices = u.Assert(u.State, window, item.Record())
+			u.State, u.Devices = u.Assert(u.State, stores.Window, item.Record())
 		}
 	}
 	for user, u := range want {
 		var got store.UserDevices
-		untilSuccess(l.T, func() (err error) {
+		stores.UntilSuccess(l.T, func() (err error) {
 			got, err = l.s.ReadDevices(context.Background(), "chat", user)
 			return err
 		})
@@ -95,13 +97,13 @@ func TestDevicesOnCluster(t *testing.T) {
 		run     func(*testing.T, *redistest.Cluster, *devicesLog)
 		timeout time.Duration
 	}{
-		{"Slots", testDevicesWhileSlotsMove, longTimeout},
+		{"Slots", testDevicesWhileSlotsMove, stores.LongTimeout},
 		{"HalfMoved", testDevicesInHalfASlot, shortTimeout},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := redisstore.Options{URL: c.URL(), Shards: 7, Timeout: test.timeout, DialTimeout: test.timeout}
-			s := newStore(t, o)
-			log := &devicesLog{T: t, s: s, users: numbered("u", 15)}
+			s := stores.New(t, o)
+			log := &devicesLog{T: t, s: s, users: stores.Numbered("u", 15)}
 			log.next()
 			test.run(t, c, log)
 			log.requireTruth()
@@ -128,7 +130,7 @@ func testDevicesWhileSlotsMove(t *testing.T, c *redistest.Cluster, l *devicesLog
 func testDevicesInHalfASlot(t *testing.T, c *redistest.Cluster, l *devicesLog) {
 	key := "presence:chat:3"
 	l.users = l.users[:6] // calls that fail take a while
-	moveInHalves(t, c, key, []string{key, recordsKey(key), sidesKey(key)}, func(string) { l.next() })
+	moveInHalves(t, c, key, []string{key, stores.SideKey("devices", key), sidesKey(key)}, func(string) { l.next() })
 }
 
 // moveInHalves moves the slot of a shard to another primary once for each of its keys: first that key alone, then the
@@ -152,17 +154,17 @@ func moveInHalves(t *testing.T, c *redistest.Cluster, shard string, keys []strin
 func TestDevicesAfterFailover(t *testing.T) {
 	t.Parallel()
 	ctx, watched := context.Background(), redistest.StartSentinel(t)
-	s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
-	l := &devicesLog{T: t, s: s, users: numbered("u", 5)}
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
-	untilSuccess(t, func() error { return l.ask(onDevice("alice", "tab", base)) })
+	s := stores.New(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
+	l := &devicesLog{T: t, s: s, users: stores.Numbered("u", 5)}
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
+	stores.UntilSuccess(t, func() error { return l.ask(stores.OnDevice("alice", "tab", kit.Base)) })
 	l.next()
-	untilSuccess(t, func() error { return s.CloseConnections(ctx, "chat", "alice") })
+	stores.UntilSuccess(t, func() error { return s.CloseConnections(ctx, "chat", "alice") })
 	replicateAll(t, watched.Nodes[0].Client(t))
 	watched.Nodes[0].Stop(t)
 	l.next()
 	l.requireTruth()
-	live, _ := devicesOf(t, s, "alice")
+	live, _ := stores.Devices(t, s, "alice")
 	require.Equal(t, []string{"tab"}, live)
 	closed, _, err := s.Closings(ctx, "0")
 	require.NoError(t, err)

@@ -3,12 +3,12 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store/redisstore/rediscalls"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // ExpireAgreements makes the store check each namespace again, as it does every sampleEvery.
@@ -73,44 +73,11 @@ func (s *Store) NotedInCalls(ctx context.Context, name string) ([]string, error)
 	return s.client.ZRangeByScore(ctx, s.outboxOf(name), &redis.ZRangeBy{Min: "-inf", Max: "(inf"}).Result()
 }
 
-// CheckSignalsEvery sets the time between two signals of a listener to itself, before Listen.
-func (s *Store) CheckSignalsEvery(d time.Duration) { s.CheckEvery = d }
+// AroundCommands is a hook of tests.
+type AroundCommands = redistest.AroundCommands
 
 // Around calls f before, and g after, each call of a Redis command by this store.
-func (s *Store) Around(command string, f, g func()) {
-	only := func(do func()) func(redis.Cmder) {
-		return func(cmd redis.Cmder) {
-			if cmd.Name() == command {
-				do()
-			}
-		}
-	}
-	s.client.AddHook(AroundCommands{only(f), only(g)})
-}
-
-// AroundCommands is a hook that calls functions, if they are not nil, around each command that is not in a pipeline.
-type AroundCommands struct{ Before, After func(redis.Cmder) }
-
-// DialHook implements [redis.Hook].
-func (AroundCommands) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessPipelineHook implements [redis.Hook].
-func (AroundCommands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// ProcessHook implements [redis.Hook].
-func (a AroundCommands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if a.Before != nil {
-			a.Before(cmd)
-		}
-		if a.After != nil {
-			defer a.After(cmd)
-		}
-		return next(ctx, cmd)
-	}
-}
+func (s *Store) Around(command string, f, g func()) { s.AddHook(redistest.Around(command, f, g)) }
 
 // AddHook adds a hook to the client.
 func (s *Store) AddHook(hook redis.Hook) { s.client.AddHook(hook) }

@@ -15,7 +15,10 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // wrongClock has scripts of a store see another time than that of Redis.
@@ -79,11 +82,11 @@ func newMovableStore(t *testing.T, url string, by time.Duration) (*redisstore.St
 	t.Helper()
 	clock := &wrongClock{}
 	clock.move(by)
-	s := newStore(t, redisstore.Options{URL: url, Instrument: func(client redis.UniversalClient) error {
+	s := stores.New(t, redisstore.Options{URL: url, Instrument: func(client redis.UniversalClient) error {
 		client.AddHook(clock)
 		return nil
 	}})
-	require.InDelta(t, int64(lastseen.InstantOf(time.Now()).Add(by)), int64(nowOf(t, s)), 60_000)
+	require.InDelta(t, int64(lastseen.InstantOf(time.Now()).Add(by)), int64(kit.Now(t, s)), 60_000)
 	return s, clock
 }
 
@@ -99,19 +102,19 @@ func TestVisibleWhileTheClockIsAhead(t *testing.T) {
 	url := redistest.Start(t)
 	right, ahead := newWrongStore(t, url, 0), newWrongStore(t, url, years)
 	for _, user := range []string{"alice", "bob", "carol"} {
-		require.Equal(t, lastseen.State{At: base}, pingAt(t, right, user, base))
+		require.Equal(t, lastseen.State{At: kit.Base}, kit.Ping(t, right, user, kit.Base))
 	}
 	for _, user := range []string{"alice", "bob"} {
-		require.True(t, say(t, right, user, invisible).Left)
+		require.True(t, availability.Say(t, right, user, availability.Invisible).Left)
 	}
-	say(t, ahead, "alice", lastseen.Said{})
-	require.True(t, say(t, ahead, "carol", invisible).Left)
-	now := nowOf(t, right)
-	require.Equal(t, lastseen.State{At: now}, pingAt(t, right, "alice", now), "the clock cannot keep alice hidden")
-	require.True(t, pingAt(t, right, "bob", now).Left)
-	require.Greater(t, pingAt(t, right, "carol", now).At, now, "carol left in the future")
-	require.Equal(t, invisible, saying(t, right, "bob"))
-	require.Equal(t, invisible, saying(t, right, "carol"))
+	availability.Say(t, ahead, "alice", lastseen.Said{})
+	require.True(t, availability.Say(t, ahead, "carol", availability.Invisible).Left)
+	now := kit.Now(t, right)
+	require.Equal(t, lastseen.State{At: now}, kit.Ping(t, right, "alice", now), "the clock cannot keep alice hidden")
+	require.True(t, kit.Ping(t, right, "bob", now).Left)
+	require.Greater(t, kit.Ping(t, right, "carol", now).At, now, "carol left in the future")
+	require.Equal(t, availability.Invisible, availability.Saying(t, right, "bob", kit.Now(t, right)))
+	require.Equal(t, availability.Invisible, availability.Saying(t, right, "carol", kit.Now(t, right)))
 }
 
 // TestVisibleWhileTheClockIsBehind: the hidden time ends in the past, so what was hidden may be seen, and nothing else
@@ -120,38 +123,36 @@ func TestVisibleWhileTheClockIsBehind(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
 	right, behind := newWrongStore(t, url, 0), newWrongStore(t, url, -years)
-	start := nowOf(t, right)
-	say(t, right, "alice", invisible)
-	left := lookup(t, right, "alice")[0]
-	require.Equal(t, left, pingAt(t, behind, "alice", nowOf(t, behind)), "hidden without an end")
-	say(t, behind, "alice", inMeeting)
-	require.Equal(t, left, lookup(t, right, "alice")[0])
-	require.Equal(t, lastseen.State{At: start + 1000}, pingAt(t, right, "alice", start+1000))
+	start := kit.Now(t, right)
+	availability.Say(t, right, "alice", availability.Invisible)
+	left := kit.Lookup(t, right, "alice")[0]
+	require.Equal(t, left, kit.Ping(t, behind, "alice", kit.Now(t, behind)), "hidden without an end")
+	availability.Say(t, behind, "alice", availability.Busy)
+	require.Equal(t, left, kit.Lookup(t, right, "alice")[0])
+	require.Equal(t, lastseen.State{At: start + 1000}, kit.Ping(t, right, "alice", start+1000))
 
-	require.Equal(t, lastseen.State{At: start}, pingAt(t, right, "bob", start))
-	state := say(t, behind, "bob", invisible)
+	require.Equal(t, lastseen.State{At: start}, kit.Ping(t, right, "bob", start))
+	state := availability.Say(t, behind, "bob", availability.Invisible)
 	require.Equal(t, lastseen.State{At: start, Left: true}, state, "the user's time is later")
-	require.Equal(t, state, pingAt(t, right, "bob", nowOf(t, right)))
+	require.Equal(t, state, kit.Ping(t, right, "bob", kit.Now(t, right)))
 }
 
 // TestWrongClockDeletesNothing: with Redis years ahead, what has not ended by a caller's time stays.
 func TestWrongClockDeletesNothing(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	right, ahead := newWrongStore(t, url, 0), newWrongStore(t, url, years)
-	now := nowOf(t, right)
+	now := kit.Now(t, right)
 	hour := lastseen.Said{Availability: lastseen.Away, Until: now.Add(time.Hour)}
-	say(t, right, "alice", hour)
-	say(t, right, "bob", lastseen.Said{Availability: lastseen.Invisible, Until: now.Add(time.Hour)})
-	sayAt(t, ahead, "carol", inMeeting, now)
+	availability.Say(t, right, "alice", hour)
+	availability.Say(t, right, "bob", lastseen.Said{Availability: lastseen.Invisible, Until: now.Add(time.Hour)})
+	availability.SayAt(t, ahead, "carol", availability.Busy, now)
 	require.NoError(t, right.Forget(ctx, "chat", "carol"))
-	removed, err := right.RemoveEmpty(ctx, "chat")
-	require.NoError(t, err)
-	require.False(t, removed)
-	require.Equal(t, hour, saying(t, right, "alice"))
-	require.Equal(t, lastseen.Invisible, saying(t, right, "bob").Availability)
-	require.True(t, pingAt(t, right, "bob", now).Left)
-	require.Equal(t, int64(1), client.ZCard(ctx, endsKey(chat)).Val())
-	require.Equal(t, []string{"", "bob"}, client.ZRange(ctx, hiddenOfChat, 0, -1).Val())
-	_, err = ahead.Trim(ctx, "chat", store.TrimQuery{Age: time.Hour, Now: now, All: true})
+	require.False(t, kit.RemoveEmpty(t, right, "chat"))
+	require.Equal(t, hour, availability.Saying(t, right, "alice", kit.Now(t, right)))
+	require.Equal(t, lastseen.Invisible, availability.Saying(t, right, "bob", kit.Now(t, right)).Availability)
+	require.True(t, kit.Ping(t, right, "bob", now).Left)
+	require.Equal(t, int64(1), client.ZCard(ctx, endsKey(stores.Chat)).Val())
+	require.Equal(t, []string{"", "bob"}, client.ZRange(ctx, stores.HiddenOfChat, 0, -1).Val())
+	_, err := ahead.Trim(ctx, "chat", store.TrimQuery{Age: time.Hour, Now: now, All: true})
 	require.ErrorIs(t, err, store.ErrClockMoved)
 }

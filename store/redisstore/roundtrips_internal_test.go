@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // trips counts the round trips of a client, and notes how many users whose IDs begin with "user" one has at most.
@@ -59,18 +57,13 @@ func (t *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // TestRoundTripsOfABatch: however many namespaces are pinged or looked up together for the first time, our own and
 // shared ones, it takes as many round trips. All callers of the batch wait for them.
 func TestRoundTripsOfABatch(t *testing.T) {
-	ctx, o := context.Background(), Options{
-		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler), Layouts: map[string]Layout{},
-	}
+	ctx, o := context.Background(), Options{Layouts: map[string]Layout{}}
 	const rounds, namespaces = 3, 200
 	for i := range rounds * namespaces {
 		o.Layouts[fmt.Sprint("shared", i)] = Layout{Unit: Seconds}
 	}
-	s, err := Open(o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	_, err = s.Ping(ctx, "before", []store.Sighting{{User: "alice", At: 1}}) // it also loads the script
+	s := openNew(t, o)
+	_, err := s.Ping(ctx, "before", []store.Sighting{{User: "alice", At: 1}}) // it also loads the script
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // what the store does once in the background comes before
 		return strings.Contains(s.client.Info(ctx, "commandstats").Val(), "cmdstat_time:")
@@ -118,12 +111,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 // sent again.
 func TestEachBatchHasItsOwnOutcome(t *testing.T) {
 	ctx := context.Background()
-	s, err := Open(Options{
-		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := openNew(t, Options{})
 	require.NoError(t, s.client.Set(ctx, "presence:string", "a string", 0).Err())
 	require.NoError(t, s.client.HSet(ctx, "presence::meta", "spread", "shards=7 unit=ms hash=fnv1a64").Err())
 	names := []string{"chat", "string", "spread", "game", "chat"}
@@ -161,17 +149,12 @@ func TestEachBatchHasItsOwnOutcome(t *testing.T) {
 // one after the other.
 func TestRoundTripsOfATrim(t *testing.T) {
 	ctx := context.Background()
-	s, err := Open(Options{
-		URL: redistest.Start(t), Shards: MaxShards, Timeout: time.Minute, DialTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := openNew(t, Options{Shards: MaxShards})
 	old := make([]store.Sighting, 2*store.MaxTrim+300)
 	for i := range old {
 		old[i] = store.Sighting{User: fmt.Sprint(i), At: 1}
 	}
-	_, err = s.Ping(ctx, "chat", old)
+	_, err := s.Ping(ctx, "chat", old)
 	require.NoError(t, err)
 	var counted trips
 	s.client.AddHook(&counted)
@@ -191,12 +174,7 @@ func TestRoundTripsOfATrim(t *testing.T) {
 // take long are sent together.
 func TestRoundTripsOfDevices(t *testing.T) {
 	ctx := context.Background()
-	s, err := Open(Options{
-		URL: redistest.Start(t), Shards: 4, Timeout: time.Minute, DialTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := openNew(t, Options{Shards: 4})
 	pings := make([]store.DeviceSighting, 500)
 	for i := range pings {
 		pings[i] = store.DeviceSighting{User: fmt.Sprint("user", i), ID: "phone", Kind: lastseen.Mobile, At: 1}
@@ -223,7 +201,7 @@ func TestRoundTripsOfDevices(t *testing.T) {
 // Redis' slow log, and how long others wait. IDs have 32 bytes, users 32 devices, and namespaces a feed and users who
 // say something. Bulk requests of more than 1,000 users cause more scripts, but no longer ones. See docs/limits.md.
 func BenchmarkLongestCommand(b *testing.B) {
-	ctx, s := context.Background(), openForBenchmark(b)
+	ctx, s := context.Background(), openNew(b, Options{})
 	const window = time.Hour
 	users := func(kind string, n int) (ids []string) {
 		for i := range n {

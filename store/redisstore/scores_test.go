@@ -15,7 +15,9 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // TestUnitOfSetsWithoutMeta: whether or not a set is declared as shared, its newest score decides which
@@ -24,7 +26,7 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	const seconds, millis, micros, nanos = 1_700_000_000, 1_700_000_000_000, 1.7e15, 1.7e18
 	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	client := stores.NewClient(t, url)
 	both := []redisstore.Unit{redisstore.Milliseconds, redisstore.Seconds}
 	for i, c := range []struct {
 		scores []float64
@@ -67,10 +69,10 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 								redis.Z{Member: fmt.Sprint("u", k), Score: score}).Err())
 						}
 						if slices.Contains(c.served, unit) {
-							require.NoError(t, newStore(t, o).Register(ctx, []string{"chat"}))
-							require.NoError(t, ping(newStore(t, o), "chat", "alice"))
+							require.NoError(t, stores.New(t, o).Register(ctx, []string{"chat"}))
+							require.NoError(t, stores.Ping(stores.New(t, o), "chat", "alice"))
 						} else {
-							refuses(t, client, newStore(t, o))
+							refuses(t, client, stores.New(t, o))
 						}
 					})
 				}
@@ -82,8 +84,8 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 // refuses checks that the namespace chat is served in no way and that nothing is written.
 func refuses(t *testing.T, client *redis.Client, s *redisstore.Store) {
 	t.Helper()
-	before := contents(t, client)
-	all := calls(s)
+	before := stores.Contents(t, client)
+	all := stores.Calls(s)
 	all["Register"] = func() error { return s.Register(context.Background(), []string{"chat"}) }
 	all["RemoveEmpty"] = func() error { _, err := s.RemoveEmpty(context.Background(), "chat"); return err }
 	for name, call := range all {
@@ -93,7 +95,7 @@ func refuses(t *testing.T, client *redis.Client, s *redisstore.Store) {
 		require.ErrorAs(t, err, &mismatch, name)
 		require.Equal(t, []string{"redis-score-unit"}, mismatch.Settings)
 	}
-	require.Equal(t, before, contents(t, client))
+	require.Equal(t, before, stores.Contents(t, client))
 }
 
 // TestOwnSetsAreTrusted: a set with a meta may hold any times, such as those that a caller sent with its pings.
@@ -101,9 +103,9 @@ func TestOwnSetsAreTrusted(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	for _, layouts := range []map[string]redisstore.Layout{nil, {"chat": {Unit: redisstore.Milliseconds}}} {
 		o := redisstore.Options{URL: url, Prefix: fmt.Sprint(len(layouts), ":"), Layouts: layouts}
-		_, err := newStore(t, o).Ping(ctx, "chat", []store.Sighting{{User: "alice", At: 5}})
+		_, err := stores.New(t, o).Ping(ctx, "chat", []store.Sighting{{User: "alice", At: 5}})
 		require.NoError(t, err)
-		_, err = newStore(t, o).Ping(ctx, "chat", []store.Sighting{{User: "bob", At: 7}})
+		_, err = stores.New(t, o).Ping(ctx, "chat", []store.Sighting{{User: "bob", At: 7}})
 		require.NoError(t, err)
 	}
 }
@@ -111,20 +113,21 @@ func TestOwnSetsAreTrusted(t *testing.T) {
 // TestUnitIsCheckedAgain: what other programs write later is looked at, too. One stray score is enough, and
 // the set is served at once when it is gone.
 func TestUnitIsCheckedAgain(t *testing.T) {
-	ctx, url, client := start(t)
-	s := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
-	require.NoError(t, ping(s, "chat", "alice"))
+	ctx, url, client := stores.StartRedis(t)
+	seconds := map[string]redisstore.Layout{"chat": {Unit: redisstore.Seconds}}
+	s := stores.New(t, redisstore.Options{URL: url, Layouts: seconds})
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "stray", Score: 1_700_000_000_000}).Err())
 	s.ExpireAgreements()
 	refuses(t, client, s)
 	require.NoError(t, client.ZRem(ctx, "presence:chat", "stray").Err())
-	require.NoError(t, ping(s, "chat", "alice"))
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 }
 
 // TestMismatchNamesTheSetting: the error says which setting to change.
 func TestMismatchNamesTheSetting(t *testing.T) {
 	url := redistest.Start(t)
-	require.NoError(t, ping(newStore(t, redisstore.Options{URL: url}), "chat", "alice"))
+	require.NoError(t, stores.Ping(stores.New(t, redisstore.Options{URL: url}), "chat", "alice"))
 	for setting, o := range map[string]redisstore.Options{
 		"redis-shards":     {Shards: 7},
 		"redis-score-unit": {Unit: redisstore.Seconds},
@@ -132,7 +135,7 @@ func TestMismatchNamesTheSetting(t *testing.T) {
 	} {
 		o.URL = url
 		var mismatch *store.MismatchError
-		require.ErrorAs(t, ping(newStore(t, o), "chat", "alice"), &mismatch)
+		require.ErrorAs(t, stores.Ping(stores.New(t, o), "chat", "alice"), &mismatch)
 		require.Equal(t, []string{setting}, mismatch.Settings)
 	}
 }
@@ -141,9 +144,9 @@ func TestMismatchNamesTheSetting(t *testing.T) {
 func TestUnknownNamespacesAreCheap(t *testing.T) {
 	const names, shards = 100, redisstore.MaxShards
 	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url, Shards: shards})
-	require.NoError(t, ping(s, "chat", "alice"))
+	client := stores.NewClient(t, url)
+	s := stores.New(t, redisstore.Options{URL: url, Shards: shards})
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	commands := func() int {
 		info, err := client.Info(ctx, "stats").Result()
 		require.NoError(t, err)
@@ -184,13 +187,13 @@ func TestLocale(t *testing.T) {
 
 func testPlacesThatAreGone(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
-	s := newStore(t, redisstore.Options{URL: server.URL()})
+	s := stores.New(t, redisstore.Options{URL: server.URL()})
 	ascending := []string{
 		"A", "B", "C", "Z", "a", "aa", "b", "z", "~", "ß", "ä", "é", "z\u0308",
 		"Ω", "€", "😀",
 	}
 	slices.Sort(ascending)
-	require.NoError(t, ping(s, "chat", ascending...))
+	require.NoError(t, stores.Ping(s, "chat", ascending...))
 	for i, gone := range ascending {
 		require.NoError(t, s.Forget(ctx, "chat", gone))
 		for order, want := range map[store.Order][]string{
@@ -198,9 +201,9 @@ func testPlacesThatAreGone(t *testing.T) {
 			store.Newest: reversed(ascending[:i]),
 		} {
 			after := store.Record{User: gone}
-			after.At = base
+			after.At = kit.Base
 			records, err := s.List(ctx, "chat",
-				store.ListQuery{Ranges: everyone(), Order: order, After: &after, Limit: 100})
+				store.ListQuery{Ranges: kit.Everyone(), Order: order, After: &after, Limit: 100})
 			require.NoError(t, err)
 			got := []string{}
 			for _, r := range records {
@@ -208,7 +211,7 @@ func testPlacesThatAreGone(t *testing.T) {
 			}
 			require.Equal(t, want, got, "after %q, order %v", gone, order)
 		}
-		require.NoError(t, ping(s, "chat", gone))
+		require.NoError(t, stores.Ping(s, "chat", gone))
 	}
 }
 

@@ -2,9 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,52 +11,16 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
-
-// logBuffer is a log that a test reads while it is written.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *logBuffer) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *logBuffer) count(part string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Count(j.text.String(), part)
-}
-
-// newLoggedStore is newStore with a log.
-func newLoggedStore(t *testing.T, o redisstore.Options) (*redisstore.Store, *logBuffer) {
-	t.Helper()
-	log := &logBuffer{}
-	if o.Logger = slog.New(slog.NewTextHandler(log, nil)); o.Timeout == 0 {
-		o.Timeout, o.DialTimeout = longTimeout, longTimeout
-	}
-	s, err := redisstore.Open(o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s, log
-}
-
-func (j *logBuffer) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
 
 // TestTooOld: every call says why it fails, from the first one on, and so does the log.
 func TestTooOld(t *testing.T) {
 	ctx := context.Background()
 	info := "# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"
-	s, log := newLoggedStore(t, redisstore.Options{URL: redistest.StartImpostor(t, info)})
+	s, log := stores.NewLogged(t, redisstore.Options{URL: redistest.StartImpostor(t, info)})
 	for range 2 {
-		for name, call := range allCalls(s, "chat") {
+		for name, call := range stores.AllCalls(s, "chat") {
 			require.ErrorIs(t, call(), redisclient.ErrTooOld, name)
 			require.ErrorIs(t, call(), store.ErrUnavailable, name)
 			require.ErrorContains(t, call(), "6.0.16", name)
@@ -71,7 +32,7 @@ func TestTooOld(t *testing.T) {
 	require.ErrorIs(t, err, redisclient.ErrTooOld)
 	_, err = s.Lease(ctx, "sweep", time.Hour)
 	require.ErrorIs(t, err, redisclient.ErrTooOld)
-	require.Equal(t, 1, log.count("too old: every call is refused"), "once")
+	require.Equal(t, 1, log.Count("too old: every call is refused"), "once")
 }
 
 // TestOtherServers: compatible servers report the version of Redis that they are compatible with. One that does not is
@@ -85,10 +46,10 @@ func TestOtherServers(t *testing.T) {
 		"redis_version:unstable\r\n":                         1,
 		"":                                                   1,
 	} {
-		s, log := newLoggedStore(t, redisstore.Options{URL: redistest.StartImpostor(t, info)})
+		s, log := stores.NewLogged(t, redisstore.Options{URL: redistest.StartImpostor(t, info)})
 		_, err := s.Lookup(context.Background(), "chat", []string{"alice"})
 		require.NotErrorIs(t, err, redisclient.ErrTooOld, info)
-		require.Equal(t, unknown, log.count("cannot be read: allow INFO"), info)
+		require.Equal(t, unknown, log.Count("cannot be read: allow INFO"), info)
 	}
 }
 
@@ -100,12 +61,12 @@ func TestEvictionIsLogged(t *testing.T) {
 		"noeviction": 0, "volatile-lru": 0, "volatile-ttl": 0, "allkeys-lru": 1, "allkeys-random": 1,
 	} {
 		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory-policy", policy).Err())
-		s, log := newLoggedStore(t, redisstore.Options{URL: server.URL()})
+		s, log := stores.NewLogged(t, redisstore.Options{URL: server.URL()})
 		for range 3 {
-			require.NoError(t, ping(s, "chat", "alice"))
+			require.NoError(t, stores.Ping(s, "chat", "alice"))
 		}
-		require.Equal(t, warnings, log.count("drops whole namespaces"), policy)
-		require.Equal(t, warnings, log.count("maxmemory-policy="+policy))
+		require.Equal(t, warnings, log.Count("drops whole namespaces"), policy)
+		require.Equal(t, warnings, log.Count("maxmemory-policy="+policy))
 	}
 }
 
@@ -114,24 +75,23 @@ func TestEvictionOfOnePrimary(t *testing.T) {
 	t.Parallel()
 	ctx, c := context.Background(), redistest.StartCluster(t, 0)
 	require.NoError(t, c.Primaries[2].Client(t).ConfigSet(ctx, "maxmemory-policy", "allkeys-lfu").Err())
-	s, log := newLoggedStore(t, redisstore.Options{URL: c.URL()})
-	require.NoError(t, ping(s, "chat", "alice"))
-	require.Eventually(t, func() bool { return log.count("drops whole namespaces") == 1 }, longTimeout,
-		time.Millisecond)
-	require.Equal(t, 1, log.count("server="+c.Primaries[2].Addr))
+	s, log := stores.NewLogged(t, redisstore.Options{URL: c.URL()})
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
+	stores.Eventually(t, func() bool { return log.Count("drops whole namespaces") == 1 })
+	require.Equal(t, 1, log.Count("server="+c.Primaries[2].Addr))
 }
 
 // TestRefusalIsLogged: a Redis that takes no writes is noticed without any, once.
 func TestRefusalIsLogged(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
-	s, log := newLoggedStore(t, redisstore.Options{URL: server.URL()})
+	s, log := stores.NewLogged(t, redisstore.Options{URL: server.URL()})
 	for times := range 2 {
 		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "1").Err())
 		for range 3 {
 			s.Monitor(ctx)
 		}
-		require.Equal(t, times+1, log.count("takes no writes"))
-		require.Equal(t, times+1, log.count("OOM"))
+		require.Equal(t, times+1, log.Count("takes no writes"))
+		require.Equal(t, times+1, log.Count("OOM"))
 		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "0").Err())
 		s.Monitor(ctx)
 	}
@@ -141,37 +101,37 @@ func TestRefusalIsLogged(t *testing.T) {
 // the server.
 func TestCancelledCheckIsNotLogged(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
-	s, log := newLoggedStore(t, redisstore.Options{URL: server.URL()})
-	require.NoError(t, ping(s, "chat", "alice"))
+	s, log := stores.NewLogged(t, redisstore.Options{URL: server.URL()})
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	require.ErrorIs(t, s.Client().TryWriting(cancelled)[0], context.Canceled)
-	require.Zero(t, log.count("takes no writes"))
+	require.Zero(t, log.Count("takes no writes"))
 
 	require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "1").Err())
 	require.ErrorIs(t, s.Client().TryWriting(ctx)[0], store.ErrFull)
 	require.ErrorIs(t, s.Client().TryWriting(cancelled)[0], context.Canceled)
 	require.ErrorIs(t, s.Client().TryWriting(ctx)[0], store.ErrFull)
-	require.Equal(t, 1, log.count("takes no writes"), "the refusal that was logged is remembered")
+	require.Equal(t, 1, log.Count("takes no writes"), "the refusal that was logged is remembered")
 }
 
 // TestWrongMode checks that the log names the right scheme when redis:// leads to a Cluster or a Sentinel.
 func TestWrongMode(t *testing.T) {
 	t.Parallel()
-	s, log := newLoggedStore(t, redisstore.Options{URL: redistest.StartCluster(t, 0).Primaries[0].URL()})
+	s, log := stores.NewLogged(t, redisstore.Options{URL: redistest.StartCluster(t, 0).Primaries[0].URL()})
 	var errs []error
 	for _, namespace := range []string{"a", "b", "c", "d", "e", "f"} {
-		errs = append(errs, ping(s, namespace, "alice"))
+		errs = append(errs, stores.Ping(s, namespace, "alice"))
 	}
 	for _, err := range errs {
 		require.ErrorIs(t, err, store.ErrUnavailable, "registry and meta are on different nodes")
 	}
-	require.Equal(t, 1, log.count("the store URL has to begin with redis+cluster://"))
+	require.Equal(t, 1, log.Count("the store URL has to begin with redis+cluster://"))
 
 	watched := redistest.StartSentinel(t)
-	s, log = newLoggedStore(t, redisstore.Options{URL: watched.Sentinels[0].URL()})
-	require.ErrorIs(t, ping(s, "chat", "alice"), store.ErrUnavailable)
-	require.Equal(t, 1, log.count("redis+sentinel://"))
+	s, log = stores.NewLogged(t, redisstore.Options{URL: watched.Sentinels[0].URL()})
+	require.ErrorIs(t, stores.Ping(s, "chat", "alice"), store.ErrUnavailable)
+	require.Equal(t, 1, log.Count("redis+sentinel://"))
 }
 
 // TestValkeyMode checks Valkey, whose INFO has another name for the mode. The texts are the beginning of its reply.
@@ -180,10 +140,10 @@ func TestValkeyMode(t *testing.T) {
 		info := "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n" +
 			"valkey_release_stage:ga\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:5beb99de11516a6b\r\n" +
 			"server_mode:" + mode + "\r\n"
-		s, log := newLoggedStore(t, redisstore.Options{URL: redistest.StartImpostor(t, info)})
+		s, log := stores.NewLogged(t, redisstore.Options{URL: redistest.StartImpostor(t, info)})
 		_, _ = s.Lookup(context.Background(), "chat", []string{"alice"})
-		require.Equal(t, hints, log.count("redis+"+mode+"://"), mode)
-		require.Zero(t, log.count("cannot be read"))
+		require.Equal(t, hints, log.Count("redis+"+mode+"://"), mode)
+		require.Zero(t, log.Count("cannot be read"))
 	}
 }
 
@@ -192,7 +152,7 @@ func TestValkeyMode(t *testing.T) {
 func TestDemotedPrimary(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
 	client := server.Client(t)
-	s, log := newLoggedStore(t, redisstore.Options{URL: server.URL()})
+	s, log := stores.NewLogged(t, redisstore.Options{URL: server.URL()})
 	require.NoError(t, s.Ready(ctx))
 	for times, readOnly := range []string{"yes", "no"} {
 		require.NoError(t, client.ConfigSet(ctx, "replica-read-only", readOnly).Err())
@@ -201,19 +161,19 @@ func TestDemotedPrimary(t *testing.T) {
 			s.Monitor(ctx)
 			require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable, "replica-read-only %s", readOnly)
 		}
-		require.Equal(t, times+1, log.count("this Redis is a replica"))
+		require.Equal(t, times+1, log.Count("this Redis is a replica"))
 		require.NoError(t, client.ReplicaOf(ctx, "NO", "ONE").Err())
 		require.NoError(t, s.Ready(ctx))
-		require.NoError(t, ping(s, "chat", "alice"))
+		require.NoError(t, stores.Ping(s, "chat", "alice"))
 	}
 }
 
 // TestOwnKeysOfAnotherType: without its own keys the store serves nothing, so it is not ready, and the log
 // names the key.
 func TestOwnKeysOfAnotherType(t *testing.T) {
-	ctx, url, client := start(t)
-	s, log := newLoggedStore(t, redisstore.Options{URL: url})
-	require.NoError(t, ping(s, "chat", "alice"))
+	ctx, url, client := stores.StartRedis(t)
+	s, log := stores.NewLogged(t, redisstore.Options{URL: url})
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	for _, key := range []string{"presence::meta", "presence::namespaces"} {
 		require.NoError(t, client.Rename(ctx, key, "aside").Err())
 		require.NoError(t, client.Set(ctx, key, "a string", 0).Err())
@@ -223,7 +183,7 @@ func TestOwnKeysOfAnotherType(t *testing.T) {
 			require.ErrorContains(t, err, "the key "+key)
 			s.Monitor(ctx)
 		}
-		require.Equal(t, 1, log.count("the key "+key))
+		require.Equal(t, 1, log.Count("the key "+key))
 		require.NoError(t, client.Rename(ctx, "aside", key).Err())
 		require.NoError(t, s.Ready(ctx))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -135,4 +136,23 @@ func TestAgreedOutsideACluster(t *testing.T) {
 	alone.checkMetas(context.Background(), []*candidate{c})
 	require.ErrorIs(t, c.err, store.ErrUnavailable)
 	require.False(t, c.hasMeta)
+}
+
+// TestAgreementExpires: namespaces are checked again after each interval, so that one which was deleted and created
+// again by a server with other settings is not read as empty for long.
+func TestAgreementExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var a agreements
+		a.confirm("chat")
+		go redisclient.Repeat(ctx, sampleEvery, a.expire())
+		time.Sleep(sampleEvery - time.Second)
+		require.True(t, a.current("chat"))
+		time.Sleep(2 * time.Second)
+		require.False(t, a.current("chat"))
+		time.Sleep(2 * sampleEvery)
+		cancel()
+		synctest.Wait()
+		require.EqualValues(t, 3, a.round.Load())
+	})
 }

@@ -19,7 +19,9 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // shortTimeout is for calls that fail, because they are repeated until then.
@@ -35,14 +37,14 @@ func TestFeedOnCluster(t *testing.T) {
 		run     func(*testing.T, *redistest.Cluster, *feed)
 		timeout time.Duration
 	}{
-		{"Use", func(t *testing.T, _ *redistest.Cluster, f *feed) { useFeed(t, f) }, longTimeout},
-		{"Slots", testFeedWhileSlotsMove, longTimeout},
+		{"Use", func(t *testing.T, _ *redistest.Cluster, f *feed) { useFeed(t, f) }, stores.LongTimeout},
+		{"Slots", testFeedWhileSlotsMove, stores.LongTimeout},
 		{"HalfMoved", testFeedInHalfASlot, shortTimeout},
-		{"Details", testDetailsWhileSlotsMove, longTimeout},
+		{"Details", testDetailsWhileSlotsMove, stores.LongTimeout},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := redisstore.Options{URL: c.URL(), Shards: 7, Timeout: test.timeout, DialTimeout: test.timeout}
-			f := startFeed(t, newStore(t, o), c.Client(t), 7)
+			f := startFeed(t, stores.New(t, o), c.Client(t), 7)
 			test.run(t, c, f)
 			require.NoError(t, f.s.DeleteNamespace(context.Background(), "chat"))
 			require.Empty(t, keysOf(t, c))
@@ -52,7 +54,7 @@ func TestFeedOnCluster(t *testing.T) {
 
 // testFeedWhileSlotsMove: users come, go and decay, and a reader follows, while slots move under them.
 func testFeedWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
-	users := numbered("u", 30)
+	users := stores.Numbered("u", 30)
 	f.moveWatermark(f.w - hour)
 	f.ping(f.w, users...) // every stream exists
 	stop := f.churn(users)
@@ -74,14 +76,14 @@ func testFeedWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
 
 // testDetailsWhileSlotsMove is the same while some of the users say something.
 func testDetailsWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
-	f.said(busy, numbered("u", 10)...)
+	f.said(busy, stores.Numbered("u", 10)...)
 	testFeedWhileSlotsMove(t, c, f)
 }
 
 // testFeedInHalfASlot: of a shard and its side keys some have moved and some have not. Redis refuses what needs
 // several of them, and every call either fails as unavailable or is right.
 func testFeedInHalfASlot(t *testing.T, c *redistest.Cluster, f *feed) {
-	users := numbered("u", 30)
+	users := stores.Numbered("u", 30)
 	f.ping(f.w, users...)
 	r := newReader(t, f.s, users...)
 	key := f.keys[3]
@@ -113,7 +115,7 @@ func (f *feed) duringMove(r *reader, users []string, round lastseen.Instant) {
 		if i%2 == 0 {
 			write = f.s.Leave
 		}
-		_, err := write(ctx, "chat", sightingsAt(at, user))
+		_, err := write(ctx, "chat", kit.Sightings(at, user))
 		check(err)
 	}
 	check(f.s.RecordChanges(ctx, "chat", hours))
@@ -123,7 +125,7 @@ func (f *feed) duringMove(r *reader, users []string, round lastseen.Instant) {
 	require.False(f, step.Begun)
 	check(r.tryPoll())
 	check(newReaderOf(f.T, f.s, users...).tryPoll())
-	_, err := trim(f.s, hours.Yellow)
+	_, err := stores.Trim(f.s, hours.Yellow)
 	check(err)
 }
 
@@ -158,10 +160,13 @@ func beginMove(t *testing.T, c *redistest.Cluster, key string) *redistest.Move {
 // numbers count how often each command ran.
 func testPipelinesWhileKeysMove(t *testing.T, c *redistest.Cluster) {
 	client := clientOf(t, redisstore.Options{URL: c.URL()})
-	ctx, cancel := context.WithTimeout(context.Background(), longTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), stores.LongTimeout)
 	defer cancel()
-	keys, runs := numbered("{moves}", 9), 0
-	all := slices.Concat(keys, numbered("{a}", 9), numbered("{b}", 9), numbered("{c}", 9)) // on each primary
+	keys, runs := stores.Numbered("{moves}", 9), 0
+	all := slices.Clone(keys)
+	for _, tag := range []string{"{a}", "{b}", "{c}"} { // on each primary
+		all = append(all, stores.Numbered(tag, 9)...)
+	}
 	run := func(refusal string) {
 		runs++
 		pipe := client.Pipeline()
@@ -195,7 +200,7 @@ func testPipelinesWhileKeysMove(t *testing.T, c *redistest.Cluster) {
 func testPipelinesThatLoseTheirConnection(t *testing.T, c *redistest.Cluster) {
 	ctx := context.Background()
 	for _, retries := range []int{-1, 1} {
-		client := clientOf(t, redisstore.Options{URL: c.URL(), Timeout: longTimeout, MaxRetries: retries})
+		client := clientOf(t, redisstore.Options{URL: c.URL(), Timeout: stores.LongTimeout, MaxRetries: retries})
 		pipe := client.Pipeline()
 		before := pipe.Incr(ctx, "{normal}before")
 		kill := redis.NewCmd(ctx, "client", "kill", "skipme", "no", "type", "normal") // this connection, too
@@ -214,44 +219,40 @@ func testPipelinesThatLoseTheirConnection(t *testing.T, c *redistest.Cluster) {
 func clientOf(t *testing.T, o redisstore.Options) (client redis.UniversalClient) {
 	t.Helper()
 	o.Instrument = func(c redis.UniversalClient) error { client = c; return nil }
-	newStore(t, o)
+	stores.New(t, o)
 	return client
 }
 
 // testPlainNamespaceInAHalfMovedSlot: while the slot of its shard moves, nothing fails as long as its two keys are on
 // the same side, also for users who are new.
 func testPlainNamespaceInAHalfMovedSlot(t *testing.T, c *redistest.Cluster) {
-	ctx, s := context.Background(), newStore(t, redisstore.Options{URL: c.URL()})
-	other := "{" + chat + "}"
+	ctx, s := context.Background(), stores.New(t, redisstore.Options{URL: c.URL()})
+	other := "{" + stores.Chat + "}"
 	require.NoError(t, c.Client(t).Set(ctx, other, "", 0).Err())
 	n := 0
 	use := func() {
 		for range 20 {
 			n++
 			s.ExpireAgreements() // as every ten seconds
-			user, at := fmt.Sprint("u", n), base+lastseen.Instant(n)
-			require.Equal(t, lastseen.State{At: at}, pingAt(t, s, user, at))
+			user, at := fmt.Sprint("u", n), kit.Base+lastseen.Instant(n)
+			require.Equal(t, lastseen.State{At: at}, kit.Ping(t, s, user, at))
 			pings := []*store.Batch[store.Sighting]{
-				{Namespace: "game", Items: sightingsAt(at, user)}, {Namespace: "chat", Items: sightingsAt(at+1, user)},
+				{Namespace: "game", Items: kit.Sightings(at, user)}, {Namespace: "chat", Items: kit.Sightings(at+1, user)},
 			}
 			s.PingBatches(ctx, pings)
 			require.NoError(t, cmp.Or(pings[0].Err, pings[1].Err))
-			states, err := s.Lookup(ctx, "chat", []string{user, "nobody"})
-			require.NoError(t, err)
-			require.Equal(t, []lastseen.State{{At: at + 1}, {}}, states)
-			leaveAt(t, s, at, "u0")
-			counts, err := s.Count(ctx, "chat", everyone())
-			require.NoError(t, err)
-			require.Equal(t, []int64{int64(n), 1}, counts)
+			require.Equal(t, []lastseen.State{{At: at + 1}, {}}, kit.Lookup(t, s, user, "nobody"))
+			kit.Leave(t, s, "u0", at)
+			require.Equal(t, []int64{int64(n), 1}, kit.Count(t, s, kit.Everyone()...))
 		}
 	}
 	use()
-	for _, first := range [][]string{{other}, {chat, sidesKey(chat)}} {
-		move := beginMove(t, c, chat)
+	for _, first := range [][]string{{other}, {stores.Chat, sidesKey(stores.Chat)}} {
+		move := beginMove(t, c, stores.Chat)
 		use()
 		move.Keys(t, first...)
 		use()
-		move.Keys(t, other, chat, sidesKey(chat)) // those that have moved are skipped
+		move.Keys(t, other, stores.Chat, sidesKey(stores.Chat)) // those that have moved are skipped
 		use()
 		move.End(t)
 		use()
@@ -263,9 +264,9 @@ func testPlainNamespaceInAHalfMovedSlot(t *testing.T, c *redistest.Cluster) {
 func testPingsBetweenTwoKeys(t *testing.T, c *redistest.Cluster) {
 	const talk = "presence:talk"
 	for _, names := range [][]string{{"talk"}, {"game", "talk"}, {"talk", "game"}} {
-		s := newStore(t, redisstore.Options{URL: c.URL()})
+		s := stores.New(t, redisstore.Options{URL: c.URL()})
 		for _, name := range names {
-			require.NoError(t, ping(s, name, "alice"))
+			require.NoError(t, stores.Ping(s, name, "alice"))
 		}
 		move := beginMove(t, c, talk)
 		move.Keys(t, talk)
@@ -278,8 +279,8 @@ func testPingsBetweenTwoKeys(t *testing.T, c *redistest.Cluster) {
 // the slot has moved.
 func testPingsThatCreateKeys(t *testing.T, c *redistest.Cluster) {
 	for i, names := range [][]string{{"new0"}, {"game", "new1"}, {"new2", "game"}} {
-		s := newStore(t, redisstore.Options{URL: c.URL()})
-		require.NoError(t, ping(s, "game", "alice"))
+		s := stores.New(t, redisstore.Options{URL: c.URL()})
+		require.NoError(t, stores.Ping(s, "game", "alice"))
 		move := beginMove(t, c, fmt.Sprint("presence:new", i))
 		pingUntil(t, c, s, names, 10, func() { move.End(t) })
 	}
@@ -289,9 +290,9 @@ func testPingsThatCreateKeys(t *testing.T, c *redistest.Cluster) {
 // coalesce would take that for an outage, and fail all pings that wait for the same node.
 func testSlotThatStaysHalfMoved(t *testing.T, c *redistest.Cluster) {
 	const timeout = 4 * time.Second
-	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: timeout})
-	require.NoError(t, ping(s, "stuck", "alice"))
-	require.NoError(t, ping(s, "game", "alice"))
+	s := stores.New(t, redisstore.Options{URL: c.URL(), Timeout: timeout})
+	require.NoError(t, stores.Ping(s, "stuck", "alice"))
+	require.NoError(t, stores.Ping(s, "game", "alice"))
 	move := beginMove(t, c, "presence:stuck")
 	move.Keys(t, "presence:stuck")
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -317,19 +318,19 @@ func pingUntil(t *testing.T, c *redistest.Cluster, s *redisstore.Store, names []
 		done.Store(true)
 	})
 	isRefused := func() bool { return done.Load() || refusals(t, c) > before+n }
-	require.Eventually(t, isRefused, longTimeout, time.Millisecond)
+	stores.Eventually(t, isRefused)
 	carryOn()
 	pinging.Wait()
 	for i, name := range names {
 		require.NoError(t, pings[i].Err, "%s of %s", name, names)
-		require.Equal(t, []lastseen.State{{At: base + 1}}, pings[i].States)
+		require.Equal(t, []lastseen.State{{At: kit.Base + 1}}, pings[i].States)
 	}
 }
 
 // pingsOf returns pings of a user of namespaces.
 func pingsOf(names ...string) (all []*store.Batch[store.Sighting]) {
 	for _, name := range names {
-		all = append(all, &store.Batch[store.Sighting]{Namespace: name, Items: sightingsAt(base+1, "alice")})
+		all = append(all, &store.Batch[store.Sighting]{Namespace: name, Items: kit.Sightings(kit.Base+1, "alice")})
 	}
 	return all
 }

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -14,7 +13,9 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // hours are thresholds that no test outlasts: only the times of pings decide who decays, and when.
@@ -39,7 +40,7 @@ func startFeed(t *testing.T, s *redisstore.Store, client redis.UniversalClient, 
 			f.keys = append(f.keys, "presence:chat:"+strconv.Itoa(k))
 		}
 	}
-	require.NoError(t, ping(s, "chat", "somebody"))
+	require.NoError(t, stores.Ping(s, "chat", "somebody"))
 	f.record()
 	f.moveWatermark(f.clock())
 	return f
@@ -49,12 +50,12 @@ func startFeed(t *testing.T, s *redisstore.Store, client redis.UniversalClient, 
 func newFeed(t *testing.T, shards int) *feed {
 	t.Helper()
 	url := redistest.Start(t)
-	return startFeed(t, newStore(t, redisstore.Options{URL: url, Shards: shards}), newClient(t, url), shards)
+	return startFeed(t, stores.New(t, redisstore.Options{URL: url, Shards: shards}), stores.NewClient(t, url), shards)
 }
 
 // feedKey and streamKey are the side keys of a shard's key.
-func feedKey(key string) string   { return "presence:feed:{" + key + "}" }
-func streamKey(key string) string { return "presence:changes:{" + key + "}" }
+func feedKey(key string) string   { return stores.SideKey("feed", key) }
+func streamKey(key string) string { return stores.SideKey("changes", key) }
 
 func (f *feed) record() {
 	f.Helper()
@@ -91,7 +92,7 @@ func (f *feed) clock() lastseen.Instant {
 func (f *feed) passMillisecond() {
 	f.Helper()
 	begun := f.clock()
-	require.Eventually(f, func() bool { return f.clock() > begun }, longTimeout, 100*time.Microsecond)
+	require.Eventually(f, func() bool { return f.clock() > begun }, stores.LongTimeout, 100*time.Microsecond)
 }
 
 // quickly repeats an attempt until one took less than a time: the machine may be busy. Only what that one found counts.
@@ -110,20 +111,10 @@ func (f *feed) ping(at lastseen.Instant, users ...string) { f.Helper(); f.write(
 
 func (f *feed) leave(at lastseen.Instant, users ...string) { f.Helper(); f.write(f.s.Leave, at, users) }
 
-type write func(context.Context, string, []store.Sighting) ([]lastseen.State, error)
-
-func (f *feed) write(write write, at lastseen.Instant, users []string) {
+func (f *feed) write(write kit.Write, at lastseen.Instant, users []string) {
 	f.Helper()
-	_, err := write(context.Background(), "chat", sightingsAt(at, users...))
+	_, err := write(context.Background(), "chat", kit.Sightings(at, users...))
 	require.NoError(f, err)
-}
-
-func sightingsAt(at lastseen.Instant, users ...string) []store.Sighting {
-	batch := make([]store.Sighting, len(users))
-	for i, user := range users {
-		batch[i] = store.Sighting{User: user, At: at}
-	}
-	return batch
 }
 
 // sweep moves the watermark to an instant, in as many steps as it takes. Decays counts those of all steps.
@@ -256,10 +247,10 @@ func (r *reader) of(user string) (all []lastseen.Status) {
 // requireTruth reads to the end, and compares what was told with what is stored.
 func (r *reader) requireTruth() {
 	r.Helper()
-	untilSuccess(r.T, r.tryPoll)
+	stores.UntilSuccess(r.T, r.tryPoll)
 	var states []lastseen.State
 	var details map[string]store.Details
-	untilSuccess(r.T, func() (err error) {
+	stores.UntilSuccess(r.T, func() (err error) {
 		states, details, err = r.s.Describe(context.Background(), "chat", r.users)
 		return err
 	})
@@ -270,14 +261,6 @@ func (r *reader) requireTruth() {
 			r.Errorf("%s was told as %v, but is %v", user, r.told[user], want)
 		}
 	}
-}
-
-func numbered(name string, n int) []string {
-	users := make([]string, n)
-	for i := range users {
-		users[i] = fmt.Sprintf("%s%05d", name, i)
-	}
-	return users
 }
 
 // requireNotRecorded requires that the feed is gone.

@@ -213,7 +213,7 @@ func (m *retentionModel) trimContacts(t *rapid.T) {
 			delete(m.contacts, owner)
 		}
 	}
-	require.Equal(t, want, trimContacts(t, m, age, true))
+	require.Equal(t, want, Trim(t, m, age, true))
 }
 
 func (m *retentionModel) delete(t *rapid.T) {

@@ -35,8 +35,8 @@ func RunRetention(t *testing.T, open func(testing.TB) kit.Breakable) {
 
 const hour = time.Hour
 
-// trimContacts deletes, once, the contacts of owners whose last use is longer ago than an age.
-func trimContacts(t require.TestingT, s store.Store, age time.Duration, all bool) store.ContactsTrimResult {
+// Trim deletes, once, the contacts of owners whose last use is longer ago than an age.
+func Trim(t require.TestingT, s store.Store, age time.Duration, all bool) store.ContactsTrimResult {
 	q := store.TrimQuery{Age: age, Now: kit.Now(t, s), All: all}
 	result, err := s.TrimContacts(context.Background(), kit.Namespace, q)
 	require.NoError(t, err)
@@ -59,14 +59,14 @@ func testContactsEnd(t *testing.T, b kit.Breakable) {
 	Set(t, b, "bob", "alice")
 	b.Pass(2 * hour)
 	Set(t, b, "carol", "alice")
-	require.Zero(t, trimContacts(t, b, 3*hour, true))
-	require.Zero(t, trimContacts(t, b, 1<<63-1, true), "nothing was used before 1970")
-	require.Equal(t, store.ContactsTrimResult{Owners: 2, Contacts: 3}, trimContacts(t, b, hour, true))
+	require.Zero(t, Trim(t, b, 3*hour, true))
+	require.Zero(t, Trim(t, b, 1<<63-1, true), "nothing was used before 1970")
+	require.Equal(t, store.ContactsTrimResult{Owners: 2, Contacts: 3}, Trim(t, b, hour, true))
 	require.Equal(t, []string{"carol"}, owners(t, b, "alice", "bob", "carol"))
 	require.Equal(t, []string{"alice"}, Of(t, b, "carol"), "the lists of others are theirs")
-	require.Zero(t, trimContacts(t, b, hour, true))
+	require.Zero(t, Trim(t, b, hour, true))
 	b.Pass(2 * hour)
-	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, trimContacts(t, b, hour, true))
+	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, Trim(t, b, hour, true))
 	require.Equal(t, []string{kit.Namespace}, kit.Existing(t, b))
 	require.True(t, kit.RemoveEmpty(t, b, kit.Namespace), "nothing is left")
 }
@@ -80,8 +80,8 @@ func RunBehind(t *testing.T, b kit.Breakable) {
 	Set(t, b, "bob", "alice")
 	b.Pass(12 * hour)
 	Set(t, b, "carol", "alice")
-	require.Zero(t, trimContacts(t, b, 5*hour, true))
-	require.Equal(t, store.ContactsTrimResult{Owners: 2, Contacts: 2}, trimContacts(t, b, hour, true))
+	require.Zero(t, Trim(t, b, 5*hour, true))
+	require.Equal(t, store.ContactsTrimResult{Owners: 2, Contacts: 2}, Trim(t, b, hour, true))
 }
 
 // contactUses are what counts as a use of an owner.
@@ -133,10 +133,10 @@ func testContactsUses(t *testing.T, b kit.Breakable) {
 	kit.Lookup(t, b, "read")
 	availability.Details(t, b, "read")
 	b.Pass(2 * hour)
-	require.Equal(t, 2, trimContacts(t, b, 3*hour, true).Owners)
+	require.Equal(t, 2, Trim(t, b, 3*hour, true).Owners)
 	require.ElementsMatch(t, users[2:], owners(t, b, users...))
 	b.Pass(2 * hour)
-	require.Equal(t, len(users)-1, trimContacts(t, b, 3*hour, true).Owners)
+	require.Equal(t, len(users)-1, Trim(t, b, 3*hour, true).Owners)
 	require.Empty(t, owners(t, b, users...))
 }
 
@@ -152,20 +152,20 @@ func testContactsOfInvisible(t *testing.T, b kit.Breakable) {
 		kit.Now(t, b))
 	b.Pass(6 * hour)
 	kit.Ping(t, b, "always", kit.Now(t, b))
-	require.Equal(t, 1, trimContacts(t, b, 3*hour, true).Owners)
+	require.Equal(t, 1, Trim(t, b, 3*hour, true).Owners)
 	require.Equal(t, users[:3], owners(t, b, users...))
 	availability.Say(t, b, "ended", availability.Nothing)
 	b.Pass(2 * hour)
-	require.Equal(t, 1, trimContacts(t, b, 3*hour, true).Owners, "the end of the hidden time was four hours ago")
+	require.Equal(t, 1, Trim(t, b, 3*hour, true).Owners, "the end of the hidden time was four hours ago")
 	require.Equal(t, users[:2], owners(t, b, users...))
 	b.Pass(2 * hour)
-	require.Equal(t, 1, trimContacts(t, b, 3*hour, true).Owners)
+	require.Equal(t, 1, Trim(t, b, 3*hour, true).Owners)
 	require.Equal(t, users[:1], owners(t, b, users...))
 	b.Pass(1000 * hour)
-	require.Zero(t, trimContacts(t, b, 3*hour, true).Owners)
+	require.Zero(t, Trim(t, b, 3*hour, true).Owners)
 	availability.Say(t, b, "always", availability.Nothing)
 	b.Pass(4 * hour)
-	require.Equal(t, 1, trimContacts(t, b, 3*hour, true).Owners)
+	require.Equal(t, 1, Trim(t, b, 3*hour, true).Owners)
 }
 
 // testContactsAfterPurge: stores forget hidden times that ended long ago. They count all the same.
@@ -177,10 +177,10 @@ func testContactsAfterPurge(t *testing.T, b kit.Breakable) {
 	b.Pass(store.HiddenKept + 6*hour)
 	availability.Say(t, b, "other", availability.Busy)
 	availability.Say(t, b, "other", availability.Invisible)
-	require.Equal(t, 1, trimContacts(t, b, store.HiddenKept+3*hour, true).Owners)
+	require.Equal(t, 1, Trim(t, b, store.HiddenKept+3*hour, true).Owners)
 	require.Equal(t, []string{"hidden"}, owners(t, b, "hidden", "visible"))
 	b.Pass(2 * hour)
-	require.Equal(t, 1, trimContacts(t, b, store.HiddenKept+3*hour, true).Owners)
+	require.Equal(t, 1, Trim(t, b, store.HiddenKept+3*hour, true).Owners)
 }
 
 // testContactsHeld: without All, no contacts are deleted where none would be left.
@@ -191,7 +191,7 @@ func testContactsHeld(t *testing.T, b kit.Breakable) {
 		Set(t, b, users[i], "friend")
 	}
 	b.Pass(2 * hour)
-	require.Equal(t, store.ContactsTrimResult{Held: true}, trimContacts(t, b, hour, false))
+	require.Equal(t, store.ContactsTrimResult{Held: true}, Trim(t, b, hour, false))
 	require.Len(t, owners(t, b, users...), 40)
 	for _, user := range users[:20] {
 		kit.Ping(t, b, user, kit.Now(t, b))
@@ -199,12 +199,12 @@ func testContactsHeld(t *testing.T, b kit.Breakable) {
 	for _, user := range users[20:] {
 		kit.Ping(t, b, user, kit.Now(t, b)-90*kit.Minute)
 	}
-	require.Equal(t, store.ContactsTrimResult{Owners: 20, Contacts: 20}, trimContacts(t, b, hour, false))
+	require.Equal(t, store.ContactsTrimResult{Owners: 20, Contacts: 20}, Trim(t, b, hour, false))
 	require.Equal(t, users[:20], owners(t, b, users...))
 	b.Pass(2 * hour)
-	require.Equal(t, store.ContactsTrimResult{Held: true}, trimContacts(t, b, hour, false))
-	require.Equal(t, store.ContactsTrimResult{Owners: 20, Contacts: 20}, trimContacts(t, b, hour, true))
-	require.Zero(t, trimContacts(t, b, hour, false), "no contacts hold nothing back")
+	require.Equal(t, store.ContactsTrimResult{Held: true}, Trim(t, b, hour, false))
+	require.Equal(t, store.ContactsTrimResult{Owners: 20, Contacts: 20}, Trim(t, b, hour, true))
+	require.Zero(t, Trim(t, b, hour, false), "no contacts hold nothing back")
 }
 
 // testContactsBounded: a call deletes a bounded number of contacts, and always some.
@@ -218,7 +218,7 @@ func testContactsBounded(t *testing.T, b kit.Breakable) {
 	Set(t, b, "fresh", "friend")
 	var total store.ContactsTrimResult
 	for total.More = true; total.More; {
-		result := trimContacts(t, b, hour, true)
+		result := Trim(t, b, hour, true)
 		require.Positive(t, result.Contacts)
 		require.LessOrEqual(t, result.Contacts, store.MaxContacts)
 		total.Owners, total.Contacts = total.Owners+result.Owners, total.Contacts+result.Contacts
@@ -243,7 +243,7 @@ func testContactsTrimAtMost(t *testing.T, b kit.Breakable) {
 	total, calls := 0, 0
 	for more := true; more; calls++ {
 		require.Less(t, calls, 10, "it does not end")
-		result := trimContacts(t, b, hour, true)
+		result := Trim(t, b, hour, true)
 		require.LessOrEqual(t, result.Owners, store.MaxTrim)
 		total, more = total+result.Owners, result.More
 	}
@@ -253,15 +253,15 @@ func testContactsTrimAtMost(t *testing.T, b kit.Breakable) {
 
 func testContactsTrimNamespaces(t *testing.T, b kit.Breakable) {
 	ctx := context.Background()
-	require.Zero(t, trimContacts(t, b, hour, true))
+	require.Zero(t, Trim(t, b, hour, true))
 	require.Empty(t, kit.Existing(t, b), "it creates no namespace")
 	kit.Ping(t, b, "alice", kit.Now(t, b))
-	require.Zero(t, trimContacts(t, b, hour, true))
+	require.Zero(t, Trim(t, b, hour, true))
 	for _, namespace := range []string{kit.Namespace, "other"} {
 		require.NoError(t, b.SetContacts(ctx, namespace, "alice", []string{"bob"}))
 	}
 	b.Pass(2 * hour)
-	require.Equal(t, 1, trimContacts(t, b, hour, true).Owners)
+	require.Equal(t, 1, Trim(t, b, hour, true).Owners)
 	require.Equal(t, []string{"bob"}, contactsIn(t, b, "other", "alice"))
 	require.NoError(t, b.DeleteNamespace(ctx, "other"))
 	b.Pass(2 * hour)

@@ -34,6 +34,14 @@ func StartProcess(t testing.TB, settings ...string) *Process {
 	return p
 }
 
+// StartReplica starts a replica of a server.
+func StartReplica(t testing.TB, primary *Process, settings ...string) *Process {
+	t.Helper()
+	host, port, err := net.SplitHostPort(primary.Addr)
+	check(t, err)
+	return StartProcess(t, append([]string{"--replicaof", host, port}, settings...)...)
+}
+
 // newProcess returns a redis-server that is not started yet, or skips the test.
 func newProcess(t testing.TB, settings ...string) *Process {
 	t.Helper()

@@ -1,8 +1,7 @@
-package redisstore_test
+package topologies
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,42 +14,32 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // waitReplicated waits until the replica has what the primary has.
 func waitReplicated(t *testing.T, primary *redistest.Process) {
 	t.Helper()
-	require.Equal(t, int64(1), primary.Client(t).Wait(context.Background(), 1, longTimeout).Val())
+	require.Equal(t, int64(1), primary.Client(t).Wait(context.Background(), 1, stores.LongTimeout).Val())
 }
 
 func TestConformanceOnSentinel(t *testing.T) {
 	testenv.RequireFull(t)
 	t.Parallel()
-	storetest.RunCore(t, opener(redistest.StartSentinel(t).URL(), 1))
-}
-
-// untilSuccess calls until there is no error. Until then every error is an outage.
-func untilSuccess(t *testing.T, call func() error) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		err := call()
-		if err != nil && !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("not an outage: %v", err)
-		}
-		return err == nil
-	}, failoverTimeout, time.Millisecond)
+	storetest.RunCore(t, stores.Opener(redistest.StartSentinel(t).URL(), 1))
 }
 
 // requireBoth checks that alice and bob are still there. A short timeout may pass meanwhile on a busy machine.
 func requireBoth(t *testing.T, s store.Store) {
 	t.Helper()
 	var states []lastseen.State
-	untilSuccess(t, func() (err error) {
+	stores.UntilSuccess(t, func() (err error) {
 		states, err = s.Lookup(context.Background(), "chat", []string{"alice", "bob"})
 		return err
 	})
-	require.Equal(t, []lastseen.State{{At: base}, {At: base}}, states)
+	require.Equal(t, []lastseen.State{{At: kit.Base}, {At: kit.Base}}, states)
 }
 
 // TestFailover: while there is no primary, calls fail as unavailable; once a replica took over, they go on
@@ -64,16 +53,16 @@ func TestFailover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, watched := context.Background(), redistest.StartSentinel(t)
-			s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
-			require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
+			s := stores.New(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
+			stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
 			waitReplicated(t, watched.Nodes[0])
 			leave(t, watched.Nodes[0])
-			require.ErrorIs(t, ping(s, "chat", "bob"), store.ErrUnavailable)
-			untilSuccess(t, func() error { return ping(s, "chat", "bob") })
-			require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, failoverTimeout,
+			require.ErrorIs(t, stores.Ping(s, "chat", "bob"), store.ErrUnavailable)
+			stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "bob") })
+			require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, stores.FailoverTimeout,
 				time.Millisecond,
 				"the Sentinels agree a little later than the first one says so")
-			require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, longTimeout, time.Millisecond)
+			stores.Eventually(t, func() bool { return s.Ready(ctx) == nil })
 			requireBoth(t, s)
 		})
 	}
@@ -84,17 +73,17 @@ func TestFailover(t *testing.T) {
 func TestOldPrimaryComesBack(t *testing.T) {
 	t.Parallel()
 	watched := redistest.StartSentinel(t)
-	s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
+	s := stores.New(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
 	waitReplicated(t, watched.Nodes[0])
 	watched.Nodes[0].Freeze(t)
-	require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, longTimeout, time.Millisecond)
-	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, longTimeout, time.Millisecond)
+	stores.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] })
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "bob") })
 	watched.Nodes[0].Thaw(t)
 	for i := range 50 {
 		user := fmt.Sprintf("u%d", i)
-		require.Eventually(t, func() bool { return ping(s, "chat", user) == nil }, longTimeout, time.Millisecond)
-		require.InDelta(t, float64(base),
+		stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", user) })
+		require.InDelta(t, float64(kit.Base),
 			watched.Nodes[1].Client(t).ZScore(context.Background(), "presence:chat", user).Val(), 0)
 	}
 }
@@ -104,8 +93,8 @@ func TestOldPrimaryComesBack(t *testing.T) {
 func TestFrozenSentinel(t *testing.T) {
 	t.Parallel()
 	ctx, watched := context.Background(), redistest.StartSentinel(t)
-	s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
+	s := stores.New(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
 	frozen := 0
 	for _, sentinel := range watched.Sentinels {
 		clients := sentinel.Client(t).Do(ctx, "PUBSUB", "NUMPAT").String() + sentinel.Client(t).ClientList(ctx).Val()
@@ -117,9 +106,9 @@ func TestFrozenSentinel(t *testing.T) {
 	}
 	require.Equal(t, 1, frozen, "the one that it listens to")
 	require.NoError(t, watched.Nodes[0].Client(t).ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
-	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, longTimeout, time.Millisecond)
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "bob") })
 	require.NoError(t, watched.Nodes[0].Client(t).ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
-	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, longTimeout, time.Millisecond)
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "bob") })
 }
 
 // TestSentinelPasswords: the Sentinels have one, and the servers another.
@@ -135,14 +124,14 @@ func TestSentinelPasswords(t *testing.T) {
 		"+@all").Err())
 	url := strings.Replace(watched.URL(), "://", "://app:geheim@", 1)
 	url = strings.Replace(url, "?", "/2?", 1)
-	s := newStore(t, redisstore.Options{URL: url + "&sentinel-user=dot&sentinel-password=ge%2Fheim"})
-	require.NoError(t, ping(s, "chat", "alice"))
+	s := stores.New(t, redisstore.Options{URL: url + "&sentinel-user=dot&sentinel-password=ge%2Fheim"})
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	require.NoError(t, s.Ready(ctx))
-	admin := newClient(t, watched.Nodes[0].URL()+"/2")
+	admin := stores.NewClient(t, watched.Nodes[0].URL()+"/2")
 	require.Equal(t, []string{"alice"}, admin.ZRange(ctx, "presence:chat", 0, -1).Val(), "in the database of the URL")
 	for _, wrong := range []string{url, url + "&sentinel-user=dot&sentinel-password=falsch"} {
-		s := newStore(t, redisstore.Options{URL: wrong})
-		err := ping(s, "chat", "alice")
+		s := stores.New(t, redisstore.Options{URL: wrong})
+		err := stores.Ping(s, "chat", "alice")
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		require.NotContains(t, err.Error(), "falsch")
 	}

@@ -1,4 +1,4 @@
-package redisstore_test
+package keys
 
 import (
 	"cmp"
@@ -20,7 +20,9 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // TestConformanceOfSharedSets: served in place, a set keeps every promise that our own sets keep.
@@ -35,12 +37,8 @@ func TestConformanceOfSharedSets(t *testing.T) {
 		t.Run(cmp.Or(string(o.Unit), "milliseconds"), func(t *testing.T) {
 			t.Parallel()
 			storetest.RunWithoutFeed(t, func(t testing.TB) store.Store {
-				o.URL, o.Prefix, o.Logger = url, fmt.Sprintf("test%d:", n.Add(1)), discardLog()
-				o.Timeout, o.DialTimeout = longTimeout, longTimeout
-				s, err := redisstore.Open(o)
-				require.NoError(t, err)
-				t.Cleanup(func() { require.NoError(t, s.Close()) })
-				return s
+				o.URL, o.Prefix = url, fmt.Sprintf("test%d:", n.Add(1))
+				return stores.New(t, o)
 			})
 		})
 	}
@@ -49,7 +47,7 @@ func TestConformanceOfSharedSets(t *testing.T) {
 // TestNone: sets that other programs write have no feeds, devices, contacts, availability or calls. Nor have prefixes
 // with braces, which would decide the slots of what belongs to a key; that is logged.
 func TestNone(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	for name, o := range map[string]redisstore.Options{
 		"key":          {Layouts: map[string]redisstore.Layout{"chat": {Key: "presence"}}},
 		"milliseconds": {Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
@@ -63,13 +61,13 @@ func TestNone(t *testing.T) {
 				o.Prefix = name
 			}
 			o.URL = url
-			s, log := newLoggedStore(t, o)
+			s, log := stores.NewLogged(t, o)
 			storetest.RunNone(t, func(testing.TB) store.Store {
 				require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 				return s
 			})
-			require.Equal(t, braces, log.count("level=ERROR") == 1, log)
-			require.Equal(t, braces, log.count("devices, availability and contacts") == 1)
+			require.Equal(t, braces, log.Count("level=ERROR") == 1, log)
+			require.Equal(t, braces, log.Count("devices, availability and contacts") == 1)
 			for _, key := range client.Keys(ctx, "*").Val() {
 				require.NotRegexp(t, "feed|device|contact|details|call", key)
 			}
@@ -103,12 +101,12 @@ func (p tutorial) list(ctx context.Context, from, to time.Time, skip, limit int6
 // newSharedStore opens a store whose namespace chat is the given set.
 func newSharedStore(t *testing.T, url string, layout redisstore.Layout) *redisstore.Store {
 	t.Helper()
-	return newStore(t, redisstore.Options{URL: url, Layouts: map[string]redisstore.Layout{"chat": layout}})
+	return stores.New(t, redisstore.Options{URL: url, Layouts: map[string]redisstore.Layout{"chat": layout}})
 }
 
 // TestSharedSet: both programs see each other's users in one set, the bare key of the tutorial.
 func TestSharedSet(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	theirs := tutorial{client, "presence"}
 	for user, at := range map[string]int64{
 		"alice": 100123, "bob": 100135, "mallory": 100143, "timmy": 100163,
@@ -118,13 +116,13 @@ func TestSharedSet(t *testing.T) {
 	}
 	ours := newSharedStore(t, url, redisstore.Layout{Key: "presence", Unit: redisstore.Seconds})
 	require.NoError(t, ours.Register(ctx, []string{"chat"}))
-	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_178_000}}, namespacesOf(t, ours),
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_178_000}}, kit.Namespaces(t, ours, 10),
 		"listed before its first ping")
-	require.Equal(t, lastseen.State{At: 100_123_000}, lookup(t, ours, "alice")[0])
+	require.Equal(t, lastseen.State{At: 100_123_000}, kit.Lookup(t, ours, "alice")[0])
 
-	_, err := ours.Ping(ctx, "chat", []store.Sighting{{User: "zoe", At: 100_190_123}, {User: "alice", At: 100_191_999}})
-	require.NoError(t, err)
-	leaveAt(t, ours, 100_192_001, "bob")
+	kit.Ping(t, ours, "zoe", 100_190_123)
+	kit.Ping(t, ours, "alice", 100_191_999)
+	kit.Leave(t, ours, "bob", 100_192_001)
 	require.InDelta(t, 100190.123, client.ZScore(ctx, "presence", "zoe").Val(), 0)
 	require.InDelta(t, -100192.001, client.ZScore(ctx, "presence", "bob").Val(), 0)
 	seen, err := theirs.get(ctx, "alice")
@@ -135,36 +133,21 @@ func TestSharedSet(t *testing.T) {
 	require.Equal(t, []string{"alice", "zoe", "eve", "timmy", "mallory"}, users)
 
 	require.NoError(t, theirs.set(ctx, "bob", time.Unix(100195, 0)))
-	require.Equal(t, lastseen.State{At: 100_195_000}, lookup(t, ours, "bob")[0], "they brought him back")
+	require.Equal(t, lastseen.State{At: 100_195_000}, kit.Lookup(t, ours, "bob")[0], "they brought him back")
 	require.Equal(t, map[string]string{"chat": "shards=1 unit=s hash=fnv1a64 key=presence"},
 		client.HGetAll(ctx, "presence::meta").Val())
 
-	other := newStore(t, redisstore.Options{URL: url})
-	require.ErrorIs(t, ping(other, "chat", "alice"), store.ErrMismatch, "a server that does not know of it keeps out")
-	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_195_000}}, namespacesOf(t, other),
+	other := stores.New(t, redisstore.Options{URL: url})
+	require.ErrorIs(t, stores.Ping(other, "chat", "alice"), store.ErrMismatch, "a server that does not know of it keeps out")
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_195_000}}, kit.Namespaces(t, other, 10),
 		"but finds its newest time")
-}
-
-// walk lists page by page to the end.
-func walk(t require.TestingT, s store.Store, q store.ListQuery) (all []store.Record) {
-	for range 100_000 {
-		page, err := s.List(context.Background(), "chat", q)
-		require.NoError(t, err)
-		all = append(all, page...)
-		if len(page) < q.Limit {
-			return all
-		}
-		q.After = &page[len(page)-1]
-	}
-	require.Fail(t, "the walk does not end")
-	return nil
 }
 
 // TestSharedScores lists and counts whatever other programs write, and compares with what follows
 // from the contract: times cut to the millisecond, within one by name.
 func TestSharedScores(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	for unit, perMilli := range map[redisstore.Unit]float64{redisstore.Seconds: 0.001, redisstore.Milliseconds: 1} {
 		s := newSharedStore(t, url, redisstore.Layout{Unit: unit})
 		rapid.Check(t, func(t *rapid.T) {
@@ -172,7 +155,7 @@ func TestSharedScores(t *testing.T) {
 			var want []store.Record
 			for i := range rapid.IntRange(1, 40).Draw(t, "users") {
 				user := fmt.Sprintf("%c%d", 'a'+rapid.IntRange(0, 25).Draw(t, "letter"), i)
-				at := base + lastseen.Instant(rapid.IntRange(0, 3).Draw(t, "ms"))
+				at := kit.Base + lastseen.Instant(rapid.IntRange(0, 3).Draw(t, "ms"))
 				part := rapid.SampledFrom([]float64{0, 0, 0.25, 0.5, 0.999}).Draw(t, "part")
 				record := store.Record{User: user, State: lastseen.State{At: at, Left: rapid.Bool().Draw(t, "left")}}
 				score := (float64(at) + part) * perMilli
@@ -188,18 +171,17 @@ func TestSharedScores(t *testing.T) {
 			limit := rapid.IntRange(1, 12).Draw(t, "limit")
 			for _, order := range []store.Order{store.Newest, store.Oldest} {
 				slices.SortFunc(want, order.Compare)
-				require.Equal(t, want, walk(t, s, store.ListQuery{Ranges: everyone(), Order: order, Limit: limit}))
+				q := store.ListQuery{Ranges: kit.Everyone(), Order: order, Limit: limit}
+				require.Equal(t, want, kit.Walk(t, s, q))
 			}
-			span := lastseen.Range{From: base + 1, To: base + 2, Left: rapid.Bool().Draw(t, "half")}
+			span := lastseen.Range{From: kit.Base + 1, To: kit.Base + 2, Left: rapid.Bool().Draw(t, "half")}
 			in := 0
 			for _, r := range want {
 				if r.Left == span.Left && r.At >= span.From && r.At <= span.To {
 					in++
 				}
 			}
-			counts, err := s.Count(ctx, "chat", []lastseen.Range{span})
-			require.NoError(t, err)
-			require.Equal(t, []int64{int64(in)}, counts)
+			require.Equal(t, []int64{int64(in)}, kit.Count(t, s, span))
 		})
 	}
 }
@@ -216,28 +198,26 @@ func nearest(at lastseen.Instant, unit redisstore.Unit) float64 {
 // TestSharedLeave: someone seen within the millisecond of the leave has left; someone seen in the next
 // one has not.
 func TestSharedLeave(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	s := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
 	for score, want := range map[string]lastseen.State{
-		"1700000000.1239999": {At: base + 123, Left: true},
-		"1700000000.123":     {At: base + 123, Left: true},
-		"1700000000.124":     {At: base + 124},
-		"1700000000":         {At: base + 123, Left: true},
+		"1700000000.1239999": {At: kit.Base + 123, Left: true},
+		"1700000000.123":     {At: kit.Base + 123, Left: true},
+		"1700000000.124":     {At: kit.Base + 124},
+		"1700000000":         {At: kit.Base + 123, Left: true},
 	} {
 		require.NoError(t, client.Do(ctx, "ZADD", "presence:chat", score, "alice").Err())
-		states, err := s.Leave(ctx, "chat", []store.Sighting{{User: "alice", At: base + 123}})
-		require.NoError(t, err)
-		require.Equal(t, want, states[0], score)
-		require.Equal(t, want, lookup(t, s, "alice")[0], score)
+		require.Equal(t, want, kit.Leave(t, s, "alice", kit.Base+123), score)
+		require.Equal(t, want, kit.Lookup(t, s, "alice")[0], score)
 	}
 }
 
 // TestSharedSetWithInvalidMembers: what can be no user is neither listed nor, where that is cheap, counted; the
 // first sighting is logged, and nothing is changed.
 func TestSharedSetWithInvalidMembers(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	layouts := map[string]redisstore.Layout{"chat": {Key: "online", Unit: redisstore.Seconds}}
-	s, log := newLoggedStore(t, redisstore.Options{URL: url, Layouts: layouts})
+	s, log := stores.NewLogged(t, redisstore.Options{URL: url, Layouts: layouts})
 	for member, score := range map[string]float64{
 		"alice": 1_700_000_000, "bob": 1_700_000_000.5, "zero": 0, "tiny": 0.0001, "gone": -1e15,
 		"": 1_700_000_001, "a\nb": 1_700_000_002, strings.Repeat("x", 257): 1_700_000_003, "\xff": 1_700_000_000.2,
@@ -246,21 +226,20 @@ func TestSharedSetWithInvalidMembers(t *testing.T) {
 	}
 	before := client.Dump(ctx, "online").Val()
 	for _, limit := range []int{1, 2, 100} {
-		got := walk(t, s, store.ListQuery{Ranges: everyone(), Limit: limit})
+		got := kit.Walk(t, s, store.ListQuery{Ranges: kit.Everyone(), Limit: limit})
 		require.Equal(t, []store.Record{
-			{User: "bob", State: lastseen.State{At: base + 500}},
-			{User: "alice", State: lastseen.State{At: base}},
+			{User: "bob", State: lastseen.State{At: kit.Base + 500}},
+			{User: "alice", State: lastseen.State{At: kit.Base}},
 		}, got)
 	}
-	counts, err := s.Count(ctx, "chat", everyone())
-	require.NoError(t, err)
+	counts := kit.Count(t, s, kit.Everyone()...)
 	require.Equal(t, []int64{6, 0}, counts, "invalid scores are not counted; the four invalid names are")
-	require.Equal(t, make([]lastseen.State, 3), lookup(t, s, "zero", "tiny", "gone"))
+	require.Equal(t, make([]lastseen.State, 3), kit.Lookup(t, s, "zero", "tiny", "gone"))
 	require.Equal(t, before, client.Dump(ctx, "online").Val())
 	require.NoError(t, s.Close())
-	require.Equal(t, 1, log.count("are not times"), log)
-	require.Positive(t, log.count("members=3"))
-	require.Equal(t, 1, log.count("are not valid user IDs"))
+	require.Equal(t, 1, log.Count("are not times"), log)
+	require.Positive(t, log.Count("members=3"))
+	require.Equal(t, 1, log.Count("are not valid user IDs"))
 }
 
 func TestWrongLayouts(t *testing.T) {
@@ -277,7 +256,7 @@ func TestWrongLayouts(t *testing.T) {
 		`namespace chat: unit "m"`: {Layouts: map[string]redisstore.Layout{"chat": {Unit: "m"}}},
 		"namespace":                {Layouts: map[string]redisstore.Layout{"a b": {}}},
 	} {
-		o.URL, o.Logger = "redis://127.0.0.1:1", discardLog()
+		o.URL = "redis://127.0.0.1:1"
 		_, err := redisstore.Open(o)
 		require.ErrorContains(t, err, want)
 	}
@@ -286,8 +265,30 @@ func TestWrongLayouts(t *testing.T) {
 		{"chat": {Key: "presence:game"}, "game": {Key: "presence"}},
 		{"chat": {Key: "presence:a b"}},
 	} {
-		s, err := redisstore.Open(redisstore.Options{URL: "redis://127.0.0.1:1", Layouts: fine, Logger: discardLog()})
+		s, err := redisstore.Open(redisstore.Options{URL: "redis://127.0.0.1:1", Layouts: fine})
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 	}
+}
+
+// TestTrimSeconds deletes by the time of sets in seconds, whose scores may lie between milliseconds.
+func TestTrimSeconds(t *testing.T) {
+	ctx, url, client := stores.StartRedis(t)
+	s := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
+	now := float64(client.Time(ctx).Val().UnixMilli()) / 1000
+	add := func(scores map[string]float64) {
+		for member, score := range scores {
+			require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: member, Score: score}).Err())
+		}
+	}
+	add(map[string]float64{"old": now - 4000.00049, "gone": -(now - 4000.5), "zero": 0})
+	held := store.TrimQuery{Age: time.Hour, Now: lastseen.Instant(now * 1000)}
+	result, err := s.Trim(ctx, "chat", held)
+	require.NoError(t, err)
+	require.Equal(t, store.TrimResult{Held: true}, result)
+	add(map[string]float64{"left": -(now - 3000.00049)})
+	result, err = s.Trim(ctx, "chat", held)
+	require.NoError(t, err)
+	require.Equal(t, store.TrimResult{Deleted: 3}, result)
+	require.Equal(t, []string{"left"}, client.ZRange(ctx, "presence:chat", 0, -1).Val())
 }

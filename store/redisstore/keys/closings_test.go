@@ -1,4 +1,4 @@
-package redisstore_test
+package keys
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 const closingsKey = "presence::closings"
@@ -57,8 +59,8 @@ func (c *closer) read() (users []string) {
 
 // TestKeyOfClosings: see docs/decisions/redis-keys.md.
 func TestKeyOfClosings(t *testing.T) {
-	ctx, url, client := start(t)
-	c := &closer{T: t, s: newStore(t, redisstore.Options{URL: url})}
+	ctx, url, client := stores.StartRedis(t)
+	c := &closer{T: t, s: stores.New(t, redisstore.Options{URL: url})}
 	c.close("alice b")
 	require.Empty(t, c.read(), "the empty place is the present")
 	require.Equal(t, []string{closingsKey}, client.Keys(ctx, "*").Val())
@@ -75,7 +77,7 @@ func TestKeyOfClosings(t *testing.T) {
 // TestMarks: readers notice that Redis lost its data, also if nobody has asked to close anything: there is always a
 // mark, which closes nothing. It is renewed before it is forgotten.
 func TestMarks(t *testing.T) {
-	ctx, client, s := startStore(t)
+	ctx, client, s := stores.Start(t)
 	readers := []*closer{newCloser(t, s), newCloser(t, s)}
 	requireMarks := func(want int, users ...string) {
 		t.Helper()
@@ -91,7 +93,7 @@ func TestMarks(t *testing.T) {
 	}
 
 	require.NoError(t, client.Del(ctx, closingsKey).Err())
-	old := nowOf(t, s).Add(-store.ClosingsKept/2) - 1
+	old := kit.Now(t, s).Add(-store.ClosingsKept/2) - 1
 	mark := redis.Z{Score: float64(old), Member: fmt.Sprintf("%d 0  ", int64(old))}
 	require.NoError(t, client.ZAdd(ctx, closingsKey, mark).Err())
 	readers[0].place, readers[1].place = "0", "0"
@@ -103,7 +105,7 @@ func TestMarks(t *testing.T) {
 // TestLostClosings: Redis loses all of them, or the last ones, also the one that a reader saw last. What comes then is
 // not missed, and the loss is reported once.
 func TestLostClosings(t *testing.T) {
-	ctx, client, s := startStore(t)
+	ctx, client, s := stores.Start(t)
 	for name, lose := range map[string]func() error{
 		"all":         func() error { return client.FlushAll(ctx).Err() },
 		"the end":     func() error { return client.ZRemRangeByRank(ctx, closingsKey, -1, -1).Err() },
@@ -131,10 +133,10 @@ func TestLostClosings(t *testing.T) {
 // TestClosingsWhenTheClockIsSetBack: the newest one is from the future then. Later ones come after it, with the time of
 // the clock as it is.
 func TestClosingsWhenTheClockIsSetBack(t *testing.T) {
-	ctx, client, s := startStore(t)
+	ctx, client, s := stores.Start(t)
 	c := newCloser(t, s)
-	now := nowOf(t, s)
-	future := now + 20*365*24*hour
+	now := kit.Now(t, s)
+	future := now + 20*365*24*60*kit.Minute
 	require.NoError(t, client.ZAdd(ctx, closingsKey, redis.Z{
 		Score: float64(future), Member: fmt.Sprintf("%d 0 chat old", int64(future)),
 	}).Err())
@@ -145,15 +147,15 @@ func TestClosingsWhenTheClockIsSetBack(t *testing.T) {
 	all, _, err := s.Closings(ctx, place)
 	require.NoError(t, err)
 	for _, closing := range all {
-		require.InDelta(t, int64(now), int64(closing.At), float64(hour))
+		require.InDelta(t, int64(now), int64(closing.At), float64(60*kit.Minute))
 	}
 }
 
 // TestClosingsAreBounded: in number and in age.
 func TestClosingsAreBounded(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
-	ctx, client, s := startStore(t)
-	now := nowOf(t, s)
+	ctx, client, s := stores.Start(t)
+	now := kit.Now(t, s)
 	fill := func(n int, first lastseen.Instant) {
 		pipe := client.Pipeline()
 		for i := range n {
@@ -180,8 +182,8 @@ func TestClosingsAreBounded(t *testing.T) {
 
 // TestForeignClosings: members that we would not write are skipped.
 func TestForeignClosings(t *testing.T) {
-	ctx, url, client := start(t)
-	c := newCloser(t, newStore(t, redisstore.Options{URL: url}))
+	ctx, url, client := stores.StartRedis(t)
+	c := newCloser(t, stores.New(t, redisstore.Options{URL: url}))
 	c.close("alice")
 	score := client.ZRangeWithScores(ctx, closingsKey, -1, -1).Val()[0].Score
 	for i, member := range []string{"", "x", "1 0 chat", "x 0 chat alice", strings.Repeat(" ", 9)} {

@@ -1,8 +1,7 @@
-package redisstore_test
+package topologies
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -14,15 +13,15 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // requirePrimary checks that a request reads from the primary now, and gets an answer.
 func (r *replicated) requirePrimary(t *testing.T, reads store.ReplicaReads) {
 	t.Helper()
-	states, err := reads.Lookup(context.Background(), "chat", []string{markerUser, "alice"})
-	require.NoError(t, err)
-	require.Equal(t, []lastseen.State{{}, {At: base}}, states)
+	require.Equal(t, []lastseen.State{{}, {At: kit.Base}}, kit.Lookup(t, reads, markerUser, "alice"))
 	_, ok := reads.Age()
 	require.False(t, ok)
 }
@@ -44,7 +43,6 @@ func TestLag(t *testing.T) {
 		"only the monotonic one moves": func(r *replicated) { r.mono.Add(int64(testLag) + 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newReplicated(t, redisstore.Options{})
 			begun := r.reads(t)
 			r.detach(t)
@@ -62,14 +60,11 @@ func TestLag(t *testing.T) {
 
 // TestNotTooOld: up to the lag that is allowed, a replica answers, and says how far behind it may be.
 func TestNotTooOld(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t, redisstore.Options{})
 	begun := r.reads(t)
 	r.detach(t)
 	r.mono.Add(int64(testLag))
-	states, err := begun.Lookup(context.Background(), "chat", []string{markerUser})
-	require.NoError(t, err)
-	require.True(t, states[0].Known())
+	require.True(t, kit.Lookup(t, begun, markerUser)[0].Known())
 	age, ok := begun.Age()
 	require.True(t, ok)
 	require.Equal(t, testLag, age)
@@ -81,7 +76,6 @@ func TestOlderServerAtTheAddress(t *testing.T) {
 	ctx := context.Background()
 	for name, text := range map[string]any{"none": nil, "old": 0, "of another process": "999999999", "garbage": "x"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newReplicated(t, redisstore.Options{})
 			begun, client := r.reads(t), r.replica.Client(t)
 			r.detach(t)
@@ -108,7 +102,6 @@ func TestReplicaFails(t *testing.T) {
 		"freezes": {(*redistest.Process).Freeze, (*redistest.Process).Thaw},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var calls replicaCalls
 			r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second, ObserveReplica: calls.observe})
 			begun := r.reads(t)
@@ -118,9 +111,9 @@ func TestReplicaFails(t *testing.T) {
 			require.Contains(t, calls.take(), "lookup failed")
 			require.False(t, r.readsMarker(t))
 			fault.repair(r.replica, t)
-			require.Eventually(t, func() bool {
+			stores.Eventually(t, func() bool {
 				return r.replica.Client(t).ConfigSet(context.Background(), "replica-read-only", "no").Err() == nil
-			}, longTimeout, time.Millisecond)
+			})
 			r.waitForMarker(t)
 		})
 	}
@@ -128,7 +121,6 @@ func TestReplicaFails(t *testing.T) {
 
 // TestPrimaryFails: without the primary, nobody knows how old replicas are, so they soon answer nothing.
 func TestPrimaryFails(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second})
 	begun := r.reads(t)
 	r.primary.Stop(t)
@@ -142,8 +134,8 @@ func TestReplicasAfterFailover(t *testing.T) {
 	testenv.RequireFull(t)
 	t.Parallel()
 	ctx, watched := context.Background(), redistest.StartSentinelWith(t, 2)
-	s := newStore(t, redisstore.Options{URL: watched.URL(), MaxLag: redisstore.MaxLag, Timeout: 2 * time.Second})
-	untilSuccess(t, func() error { return ping(s, "chat", "alice") })
+	s := stores.New(t, redisstore.Options{URL: watched.URL(), MaxLag: redisstore.MaxLag, Timeout: 2 * time.Second})
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
 	fromReplica := func() bool {
 		reads, ok := s.FromReplica(s, "chat")
 		if !ok {
@@ -152,31 +144,29 @@ func TestReplicasAfterFailover(t *testing.T) {
 		states, err := reads.Lookup(ctx, "chat", []string{"alice"})
 		_, aged := reads.Age()
 		if err == nil {
-			require.Equal(t, []lastseen.State{{At: base}}, states)
+			require.Equal(t, []lastseen.State{{At: kit.Base}}, states)
 		}
 		return err == nil && aged
 	}
-	require.Eventually(t, fromReplica, failoverTimeout, 10*time.Millisecond)
+	require.Eventually(t, fromReplica, stores.FailoverTimeout, 10*time.Millisecond)
 	old := watched.Nodes[0]
-	require.Equal(t, int64(2), old.Client(t).Wait(ctx, 2, longTimeout).Val())
+	require.Equal(t, int64(2), old.Client(t).Wait(ctx, 2, stores.LongTimeout).Val())
 	old.Stop(t)
-	require.Eventually(t, func() bool {
+	stores.Eventually(t, func() bool {
 		primary := watched.Primary()
 		return primary != nil && primary != old
-	}, longTimeout, 10*time.Millisecond)
-	untilSuccess(t, func() error { return ping(s, "chat", "bob") })
+	})
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "bob") })
 	before := s.Replicas().Stats().Replica
-	require.Eventually(t, func() bool { return fromReplica() && s.Replicas().Stats().Replica > before }, longTimeout,
-		10*time.Millisecond)
+	stores.Eventually(t, func() bool { return fromReplica() && s.Replicas().Stats().Replica > before })
 }
 
 // TestReplicasWithLeastRights: the documented rights are enough, on the primary and on the replica.
 func TestReplicasWithLeastRights(t *testing.T) {
-	t.Parallel()
 	r := newReplicated(t, redisstore.Options{})
-	restrict(t, r.primary.Client(t))
-	restrict(t, r.replica.Client(t))
-	r.Store = newStore(t, redisstore.Options{URL: asApp(r.primary.URL()), MaxLag: redisstore.MaxLag})
+	stores.Restrict(t, r.primary.Client(t))
+	stores.Restrict(t, r.replica.Client(t))
+	r.Store = stores.New(t, redisstore.Options{URL: stores.AsApp(r.primary.URL()), MaxLag: redisstore.MaxLag})
 	r.waitForMarker(t)
 }
 
@@ -197,8 +187,8 @@ func TestReplicaOptions(t *testing.T) {
 func TestNoReplicas(t *testing.T) {
 	url := redistest.Start(t)
 	for _, lag := range []time.Duration{0, time.Second} {
-		s := newStore(t, redisstore.Options{URL: url, MaxLag: lag})
-		require.NoError(t, ping(s, "chat", "alice"))
+		s := stores.New(t, redisstore.Options{URL: url, MaxLag: lag})
+		require.NoError(t, stores.Ping(s, "chat", "alice"))
 		_, ok := s.FromReplica(s, "chat")
 		require.False(t, ok)
 		_, known := s.Replicas().Age()
@@ -221,18 +211,16 @@ func TestReplicaIsNotBlamed(t *testing.T) {
 		}, context.Canceled},
 		"the primary fails": {func(t *testing.T, r *replicated) context.Context {
 			r.primary.Stop(t)
-			r.ExpireAgreements() // the primary is asked for the namespace
 			return context.Background()
 		}, store.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second})
 			begun := []store.ReplicaReads{r.reads(t), r.reads(t)}
 			ctx, before := test.spoil(t, r), r.Replicas().Stats()
-			_, err := begun[0].Lookup(ctx, "chat", []string{"alice"})
+			_, err := begun[0].Lookup(ctx, "new", []string{"alice"}) // of which the primary is asked
 			require.ErrorIs(t, err, test.err)
-			_, err = begun[1].List(ctx, "chat", query())
+			_, err = begun[1].List(ctx, "new", query())
 			require.ErrorIs(t, err, test.err)
 			require.Equal(t, before, r.Replicas().Stats())
 			_, ok := r.FromReplica(r.Store, "chat")
@@ -245,24 +233,18 @@ func TestReplicaIsNotBlamed(t *testing.T) {
 func TestUnreadableReplicaIsLogged(t *testing.T) {
 	t.Parallel()
 	primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
-	host, port, err := net.SplitHostPort(primary.Addr)
-	require.NoError(t, err)
-	replica := redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")
-	restrict(t, primary.Client(t))
-	log, passed := &logBuffer{}, atomic.Int64{}
-	s, err := redisstore.Open(redisstore.Options{
-		URL: asApp(primary.URL()), MaxLag: testLag, Timeout: longTimeout, DialTimeout: longTimeout,
+	replica := redistest.StartReplica(t, primary, "--appendonly", "no")
+	stores.Restrict(t, primary.Client(t))
+	passed := atomic.Int64{}
+	_, log := stores.NewLogged(t, redisstore.Options{
+		URL: stores.AsApp(primary.URL()), MaxLag: testLag,
 		Monotonic: func() time.Duration { return time.Duration(passed.Load()) },
-		Logger:    slog.New(slog.NewTextHandler(log, nil)),
 	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.Eventually(t, func() bool {
+	stores.Eventually(t, func() bool {
 		passed.Add(int64(testLag) + 1)
-		return log.count("cannot read from a replica") > 0
-	}, longTimeout, 50*time.Millisecond)
-	require.Equal(t, 1, log.count("WRONGPASS"))
-	restrict(t, replica.Client(t))
-	require.Eventually(t, func() bool { return log.count("a replica can be read from again") == 1 }, longTimeout,
-		10*time.Millisecond)
+		return log.Count("cannot read from a replica") > 0
+	})
+	require.Equal(t, 1, log.Count("WRONGPASS"))
+	stores.Restrict(t, replica.Client(t))
+	stores.Eventually(t, func() bool { return log.Count("a replica can be read from again") == 1 })
 }

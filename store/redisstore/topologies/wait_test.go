@@ -1,9 +1,8 @@
-package redisstore_test
+package topologies
 
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,32 +18,26 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
-
-// startReplica starts a replica of a server.
-func startReplica(t testing.TB, primary *redistest.Process) *redistest.Process {
-	t.Helper()
-	host, port, err := net.SplitHostPort(primary.Addr)
-	require.NoError(t, err)
-	return redistest.StartProcess(t, "--replicaof", host, port)
-}
 
 // TestWaitWithoutReplicas checks that nothing is acknowledged that no replica has, and that the log names the reason.
 func TestWaitWithoutReplicas(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
-	s, log := newLoggedStore(t, redisstore.Options{URL: server.URL(), Wait: 1, Timeout: 2 * time.Second})
-	require.ErrorIs(t, ping(s, "chat", "alice"), store.ErrUnavailable)
-	require.ErrorContains(t, ping(s, "chat", "alice"), "0 of 1 replicas confirmed")
+	s, log := stores.NewLogged(t, redisstore.Options{URL: server.URL(), Wait: 1, Timeout: 2 * time.Second})
+	require.ErrorIs(t, stores.Ping(s, "chat", "alice"), store.ErrUnavailable)
+	require.ErrorContains(t, stores.Ping(s, "chat", "alice"), "0 of 1 replicas confirmed")
 	require.GreaterOrEqual(t, s.Client().WaitFailures(), int64(2), "probes count, too")
 	require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable)
-	require.Equal(t, base, lookup(t, s, "alice")[0].At, "it is only not known to survive")
+	require.Equal(t, kit.Base, kit.Lookup(t, s, "alice")[0].At, "it is only not known to survive")
 	require.Zero(t, s.Client().BreakersOpened())
-	startReplica(t, server)
-	untilSuccess(t, func() error { return ping(s, "chat", "alice") })
-	untilSuccess(t, func() error { return s.Ready(ctx) })
+	redistest.StartReplica(t, server)
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
+	stores.UntilSuccess(t, func() error { return s.Ready(ctx) })
 	require.NoError(t, s.Close())
-	require.Positive(t, log.count("fewer replicas than redis-wait"))
+	require.Positive(t, log.Count("fewer replicas than redis-wait"))
 }
 
 // TestWaitForAFrozenReplica checks every call that is confirmed, also when it is sent again and changes nothing.
@@ -54,30 +47,30 @@ func TestWaitForAFrozenReplica(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
-			replica := startReplica(t, primary)
-			s := newStore(t, redisstore.Options{
+			replica := redistest.StartReplica(t, primary)
+			s := stores.New(t, redisstore.Options{
 				// WAIT has half of what is left, also when a script is repeated.
 				URL: primary.URL(), Wait: 1, Shards: shards, Timeout: 3 * time.Second,
 			})
 			users := []string{"alice", "bob", "carol", "dave", "erin"}
-			untilSuccess(t, func() error { return ping(s, "chat", users...) })
-			all, says := allCalls(s, "chat"), bound(storetest.MethodsOf(s, "chat").Availability)
-			untilSuccess(t, says["SetAvailability/Invisible"])
+			stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", users...) })
+			all, says := stores.AllCalls(s, "chat"), stores.Bound(storetest.MethodsOf(s, "chat").Availability)
+			stores.UntilSuccess(t, says["SetAvailability/Invisible"])
 			replica.Freeze(t)
 			for range 2 {
 				requireUnconfirmed(t, map[string]func() error{
-					"Ping": func() error { return ping(s, "chat", append(slices.Clone(users), "frank")...) }, "Leave": all["Leave"],
+					"Ping": func() error { return stores.Ping(s, "chat", append(slices.Clone(users), "frank")...) }, "Leave": all["Leave"],
 					"Forget": all["Forget"], "ChangeContacts": all["ChangeContacts"], "SetContacts": all["SetContacts"],
 					"StartCall": all["StartCall"], "SetAvailability/Invisible": says["SetAvailability/Invisible"],
 				})
 			}
 			for _, name := range []string{"Lookup", "List", "Count", "Trim"} {
-				require.NoError(t, calls(s)[name](), name)
+				require.NoError(t, stores.Calls(s)[name](), name)
 			}
 			require.ErrorContains(t, s.DeleteNamespace(context.Background(), "chat"), "0 of 1 replicas confirmed")
 			require.Zero(t, s.Client().BreakersOpened(), "Redis responds")
 			replica.Thaw(t)
-			untilSuccess(t, func() error { return ping(s, "chat", users...) })
+			stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", users...) })
 		})
 	}
 }
@@ -96,14 +89,11 @@ func requireUnconfirmed(t *testing.T, all map[string]func() error) {
 func TestWaitInACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 1)
-	s := newStore(t, redisstore.Options{URL: c.URL(), Wait: 1, Shards: 7, Timeout: time.Second})
+	s := stores.New(t, redisstore.Options{URL: c.URL(), Wait: 1, Shards: 7, Timeout: time.Second})
 	namespaces := []string{"n0", "n1", "n2", "n3", "n4", "n5"}
-	users := make([]string, 24)
-	for i := range users {
-		users[i] = fmt.Sprint("u", i)
-	}
+	users := stores.Numbered("u", 24)
 	for _, namespace := range namespaces {
-		untilSuccess(t, func() error { return ping(s, namespace, users...) })
+		stores.UntilSuccess(t, func() error { return stores.Ping(s, namespace, users...) })
 	}
 	owner := c.Owner(t, "presence:n0:1")
 	replica := c.Replicas[slices.Index(c.Primaries, owner)]
@@ -113,19 +103,19 @@ func TestWaitInACluster(t *testing.T) {
 	refused := map[string]func() error{}
 	for _, user := range users {
 		call := func() error {
-			_, err := s.Ping(context.Background(), "n0", []store.Sighting{{User: user, At: base + 1}})
+			_, err := s.Ping(context.Background(), "n0", []store.Sighting{{User: user, At: kit.Base + 1}})
 			return err
 		}
 		if of(user) == owner.Addr {
 			refused[user] = call
 		} else {
-			untilSuccess(t, call)
+			stores.UntilSuccess(t, call)
 		}
 	}
 	require.NotEmpty(t, refused)
 	require.Less(t, len(refused), len(users))
 	requireUnconfirmed(t, refused)
-	require.ErrorContains(t, ping(s, "n0", users...), "0 of 1 replicas confirmed", "one of the nodes")
+	require.ErrorContains(t, stores.Ping(s, "n0", users...), "0 of 1 replicas confirmed", "one of the nodes")
 }
 
 // TestPlannedFailover checks that what replicas confirmed survives SENTINEL FAILOVER, and logs what is lost otherwise.
@@ -147,8 +137,8 @@ func TestPlannedFailover(t *testing.T) {
 // planFailover pings users, each once, while a failover is requested and until pings succeed on the new primary.
 func planFailover(t *testing.T, wait int) (acknowledged, lost int, away time.Duration) {
 	ctx, watched := context.Background(), redistest.StartSentinel(t)
-	s := newStore(t, redisstore.Options{URL: watched.URL(), Wait: wait, Timeout: 250 * time.Millisecond})
-	untilSuccess(t, func() error { return ping(s, "chat", "alice") })
+	s := stores.New(t, redisstore.Options{URL: watched.URL(), Wait: wait, Timeout: 250 * time.Millisecond})
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
 	var mu sync.Mutex
 	var users []string
 	var last time.Time
@@ -158,7 +148,7 @@ func planFailover(t *testing.T, wait int) (acknowledged, lost int, away time.Dur
 		pinging.Go(func() {
 			for n := 0; !done.Load(); n++ {
 				user := fmt.Sprintf("w%d-%d", writer, n)
-				if ping(s, "chat", user) != nil {
+				if stores.Ping(s, "chat", user) != nil {
 					time.Sleep(time.Millisecond)
 					continue
 				}
@@ -176,22 +166,23 @@ func planFailover(t *testing.T, wait int) (acknowledged, lost int, away time.Dur
 	count := func() int { mu.Lock(); defer mu.Unlock(); return len(users) }
 	atLeast := func(n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return count() >= n }, failoverTimeout, time.Millisecond)
+		require.Eventually(t, func() bool { return count() >= n }, stores.FailoverTimeout, time.Millisecond)
 	}
 	atLeast(200)
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: watched.Sentinels[0].Addr})
 	defer sentinel.Close()
 	require.NoError(t, sentinel.Failover(ctx, redistest.MasterName).Err())
-	require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, longTimeout, time.Millisecond)
+	stores.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] })
 	// Sentinels wait for eight seconds before they make the old primary a replica.
-	require.Eventually(t, func() bool { return isReplica(t, watched.Nodes[0]) }, 2*longTimeout, 10*time.Millisecond)
+	hasSwapped := func() bool { return isReplica(t, watched.Nodes[0]) }
+	require.Eventually(t, hasSwapped, stores.FailoverTimeout, 10*time.Millisecond)
 	atLeast(count() + 100)
 	done.Store(true)
 	pinging.Wait()
 	scores := watched.Nodes[1].Client(t).ZMScore(ctx, "presence:chat", users...).Val()
 	require.Len(t, scores, len(users))
 	for _, score := range scores {
-		if lastseen.Instant(score) != base {
+		if lastseen.Instant(score) != kit.Base {
 			lost++
 		}
 	}

@@ -1,4 +1,4 @@
-package redisstore_test
+package keys
 
 import (
 	"context"
@@ -18,23 +18,16 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/availability"
 	"github.com/lastseen/lastseen/store/storetest/contacts"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
-
-// trimContacts deletes the contacts of owners whose last use is longer ago than an hour.
-func trimContacts(s store.Store) (store.ContactsTrimResult, error) {
-	now, err := s.Now(context.Background())
-	if err != nil {
-		return store.ContactsTrimResult{}, err
-	}
-	return s.TrimContacts(context.Background(), "chat", store.TrimQuery{Age: time.Hour, Now: now, All: true})
-}
 
 // TestContactsKeys: what Redis holds, and that nothing is left of it.
 func TestContactsKeys(t *testing.T) {
-	ctx, client, s := startStore(t)
+	ctx, client, s := stores.Start(t)
 	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"carol", "bob"}))
 	members, err := client.ZRangeWithScores(ctx, contactsKey, 0, -1).Result()
 	require.NoError(t, err)
@@ -43,10 +36,11 @@ func TestContactsKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, uses, 1)
 	require.Equal(t, "alice", uses[0].Member)
-	now := nowOf(t, s)
+	now := kit.Now(t, s)
 	require.InDelta(t, int64(now), uses[0].Score, 60_000)
-	require.ElementsMatch(t, []string{"presence::meta", "presence::namespaces", sidesKey(chat), contactsKey, usesKey},
-		client.Keys(ctx, "*").Val())
+	require.ElementsMatch(t, []string{
+		"presence::meta", "presence::namespaces", stores.SideKey("keys", stores.Chat), contactsKey, usesKey,
+	}, client.Keys(ctx, "*").Val())
 	require.NoError(t, s.Forget(ctx, "chat", "alice"))
 	require.Zero(t, client.Exists(ctx, contactsKey, usesKey).Val())
 }
@@ -61,7 +55,7 @@ func TestSizeOfContacts(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
-	s := newStore(t, redisstore.Options{URL: url})
+	s := stores.New(t, redisstore.Options{URL: url})
 	const owners, each = 200, 50
 	for owner := range owners {
 		contacts := make([]string, each)
@@ -70,7 +64,7 @@ func TestSizeOfContacts(t *testing.T) {
 		}
 		require.NoError(t, s.SetContacts(ctx, "chat", fmt.Sprintf("user-%027d", owner), contacts))
 	}
-	client := newClient(t, url)
+	client := stores.NewClient(t, url)
 	uses := client.MemoryUsage(ctx, usesKey, 0).Val()
 	size := client.MemoryUsage(ctx, contactsKey, 0).Val() + uses
 	t.Logf("%d bytes a last use", uses/owners)
@@ -83,8 +77,8 @@ func TestSizeOfContacts(t *testing.T) {
 // times are moved into the past instead, for each shard together.
 func agingOpener(t *testing.T, shards int) func(testing.TB) kit.Breakable {
 	url := redistest.Start(t)
-	client := newClient(t, url)
-	servers := serversOn(url, shards)
+	client := stores.NewClient(t, url)
+	servers := stores.Servers(url, shards)
 	return func(t testing.TB) kit.Breakable {
 		prefix, open := servers(t)
 		return kit.Breakable{
@@ -131,10 +125,10 @@ func TestContactsRetention(t *testing.T) {
 
 // TestContactsWithoutUse: contacts that an older lastseen wrote are kept for the whole retention, and end then.
 func TestContactsWithoutUse(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	for _, shards := range testenv.Variants(1, 7) {
 		prefix := fmt.Sprintf("older%d:", shards)
-		s := newStore(t, redisstore.Options{URL: url, Prefix: prefix, Shards: shards})
+		s := stores.New(t, redisstore.Options{URL: url, Prefix: prefix, Shards: shards})
 		const owners = 700 // more than one call finds
 		for i := range owners {
 			owner := fmt.Sprint("owner", i)
@@ -148,8 +142,7 @@ func TestContactsWithoutUse(t *testing.T) {
 		age(t, client, prefix, 2*time.Hour)
 		total := 0
 		for range 4 + shards {
-			result, err := trimContacts(s)
-			require.NoError(t, err)
+			result := contacts.Trim(t, s, time.Hour, true)
 			total += result.Owners
 		}
 		require.Equal(t, 1, total, "the known one")
@@ -157,13 +150,11 @@ func TestContactsWithoutUse(t *testing.T) {
 		require.NoError(t, s.SetContacts(ctx, "chat", "owner7", []string{"bob"}))
 		result := store.ContactsTrimResult{More: true}
 		for total = 0; result.More; total += result.Owners {
-			result, err = trimContacts(s)
-			require.NoError(t, err)
+			result = contacts.Trim(t, s, time.Hour, true)
 		}
 		require.Equal(t, owners-1, total)
 		age(t, client, prefix, 2*time.Hour)
-		result, err = trimContacts(s)
-		require.NoError(t, err)
+		result = contacts.Trim(t, s, time.Hour, true)
 		require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, result)
 		left, err := client.Keys(ctx, prefix+"contact*").Result()
 		require.NoError(t, err)
@@ -174,23 +165,22 @@ func TestContactsWithoutUse(t *testing.T) {
 // TestUsesWithoutContacts: what an older lastseen left behind when it deleted contacts is deleted, and nothing is left
 // behind now.
 func TestUsesWithoutContacts(t *testing.T) {
-	ctx, client, s := startStore(t)
+	ctx, client, s := stores.Start(t)
 	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
 	require.NoError(t, s.SetContacts(ctx, "chat", "carol", []string{"bob"}))
 	require.NoError(t, client.ZRem(ctx, contactsKey, "alice\x00bob").Err())
 	age(t, client, "presence:", 2*time.Hour)
-	require.NoError(t, ping(s, "chat", "carol"))
+	require.NoError(t, stores.Ping(s, "chat", "carol"))
 	require.NoError(t, s.SetContacts(ctx, "chat", "eve", []string{"bob"}))
-	result, err := trimContacts(s)
-	require.NoError(t, err)
+	result := contacts.Trim(t, s, time.Hour, true)
 	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, result)
 	require.Equal(t, []string{"eve"}, client.ZRange(ctx, usesKey, 0, -1).Val())
 }
 
 // TestWrongEndOfHiddenTime: a user who ended a hidden time while a clock was wrong does not keep contacts for ever.
 func TestWrongEndOfHiddenTime(t *testing.T) {
-	ctx, client, s := startStore(t)
-	now := nowOf(t, s)
+	ctx, client, s := stores.Start(t)
+	now := kit.Now(t, s)
 	for _, said := range []bool{true, false} {
 		require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
 		age(t, client, "presence:", 2*time.Hour)
@@ -199,45 +189,42 @@ func TestWrongEndOfHiddenTime(t *testing.T) {
 		private := map[bool]string{true: "0 ", false: strconv.FormatFloat(end.Score, 'f', 0, 64)}[said]
 		require.NoError(t, client.HSet(ctx, "presence:private:{presence:chat}", "alice", private).Err())
 		age(t, client, "presence:", 2*time.Hour)
-		result, err := trimContacts(s)
-		require.NoError(t, err)
+		result := contacts.Trim(t, s, time.Hour, true)
 		require.Equal(t, said, result.Owners == 0)
 	}
 }
 
 // TestContactsWithoutMemory: what deletes, or only notes a use, works also while Redis has no memory left.
 func TestContactsWithoutMemory(t *testing.T) {
-	ctx, client, s := startStore(t)
+	ctx, client, s := stores.Start(t)
 	for _, owner := range []string{"alice", "bob", "carol", "dave", "old"} {
 		require.NoError(t, s.SetContacts(ctx, "chat", owner, []string{"friend", "other"}))
 	}
-	require.NoError(t, ping(s, "chat", "old"))
+	require.NoError(t, stores.Ping(s, "chat", "old"))
 	age(t, client, "presence:", 2*time.Hour)
-	now := nowOf(t, s)
-	pingAt(t, s, "bob", now)
+	now := kit.Now(t, s)
+	kit.Ping(t, s, "bob", now)
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
 	require.ErrorIs(t, s.ChangeContacts(ctx, "chat", "alice", []string{"new"}, nil), store.ErrFull)
 	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"friend", "other"}))
 	require.NoError(t, s.ChangeContacts(ctx, "chat", "carol", nil, []string{"other"}))
 	require.NoError(t, s.Forget(ctx, "chat", "dave"))
-	result, err := trim(s, time.Hour)
+	result, err := stores.Trim(s, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Deleted)
-	trimmed, err := trimContacts(s)
-	require.NoError(t, err)
+	trimmed := contacts.Trim(t, s, time.Hour, true)
 	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 2}, trimmed, "bob was seen")
-	_, err = s.SetAvailability(ctx, "chat", "alice", lastseen.Said{}, now)
-	require.NoError(t, err)
+	availability.SayAt(t, s, "alice", lastseen.Said{}, now)
 }
 
 // replaceMany replaces 5,000 contacts of alice by 5,000 others, of which the first one stays. It calls between after
 // each command that it sends about contacts, with those that there are then. What the store sends meanwhile about other
 // keys, which it does at any moment, is no step.
 func replaceMany(t *testing.T, url string, between func(step int, now []string)) ([]string, error) {
-	ctx, client := context.Background(), newClient(t, url)
+	ctx, client := context.Background(), stores.NewClient(t, url)
 	begun, steps := false, 0
-	s := newStore(t, redisstore.Options{URL: url, Instrument: func(c redis.UniversalClient) error {
-		c.AddHook(redisstore.AroundCommands{After: func(cmd redis.Cmder) {
+	s := stores.New(t, redisstore.Options{URL: url, Instrument: func(c redis.UniversalClient) error {
+		c.AddHook(redistest.AroundCommands{After: func(cmd redis.Cmder) {
 			if slices.Contains(cmd.Args(), any(contactsKey)) && begun {
 				between(steps, client.ZRange(ctx, contactsKey, 0, -1).Val())
 				steps++
@@ -245,7 +232,7 @@ func replaceMany(t *testing.T, url string, between func(step int, now []string))
 		}})
 		return nil
 	}})
-	before, after := numbered("b", store.MaxContacts), numbered("c", store.MaxContacts)
+	before, after := stores.Numbered("b", store.MaxContacts), stores.Numbered("c", store.MaxContacts)
 	after[0] = before[0]
 	require.NoError(t, s.SetContacts(ctx, "chat", "alice", before))
 	begun = true
@@ -264,7 +251,7 @@ func aliceContacts(t *testing.T, s store.Store) []string {
 
 // TestManyContacts: a script changes at most 500 contacts, and none is added before all are removed that go.
 func TestManyContacts(t *testing.T) {
-	_, url, client := start(t)
+	_, url, client := stores.StartRedis(t)
 	var last []string
 	changes := 0
 	after, err := replaceMany(t, url, func(_ int, now []string) {
@@ -278,24 +265,24 @@ func TestManyContacts(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, 20, changes)
-	s := newStore(t, redisstore.Options{URL: url})
+	s := stores.New(t, redisstore.Options{URL: url})
 	require.Equal(t, after, aliceContacts(t, s))
 	require.Positive(t, client.PTTL(context.Background(), "presence:contactmarks:{presence:chat}").Val())
 }
 
 // TestFewLargeChangesOfContacts: while two large changes are made, another one waits.
 func TestFewLargeChangesOfContacts(t *testing.T) {
-	_, _, s := startStore(t)
+	_, _, s := stores.Start(t)
 	var reads atomic.Int64
 	reading, released := make(chan struct{}), make(chan struct{})
-	s.Around("zrange", func() {
+	s.Client().AddHook(redistest.Around("zrange", func() {
 		if reads.Add(1) <= 2 {
 			reading <- struct{}{}
 			<-released
 		}
-	}, func() {})
+	}, func() {}))
 	change := func(ctx context.Context, owner string) error {
-		return s.SetContacts(ctx, "chat", owner, numbered("c", 501))
+		return s.SetContacts(ctx, "chat", owner, stores.Numbered("c", 501))
 	}
 	changed := make(chan error, 2)
 	for _, owner := range []string{"alice", "bob"} {
@@ -314,9 +301,9 @@ func TestFewLargeChangesOfContacts(t *testing.T) {
 // TestOvertakenContacts: if another server changes contacts before the first script of a large change, the large change
 // comes last; after that, it fails, and what the other one removed does not come back.
 func TestOvertakenContacts(t *testing.T) {
-	ctx, url, _ := start(t)
+	ctx, url, _ := stores.StartRedis(t)
 	const lastRead, lastScript = 11, 31
-	other := newStore(t, redisstore.Options{URL: url})
+	other := stores.New(t, redisstore.Options{URL: url})
 	for name, change := range map[string]func() error{
 		"remove": func() error {
 			return other.ChangeContacts(ctx, "chat", "alice", []string{"d"}, []string{"b00000", "b04999", "c04999"})
@@ -325,7 +312,7 @@ func TestOvertakenContacts(t *testing.T) {
 		"clear":     func() error { return other.SetContacts(ctx, "chat", "alice", nil) },
 		"forget":    func() error { return other.Forget(ctx, "chat", "alice") },
 		"namespace": func() error { return other.DeleteNamespace(ctx, "chat") },
-		"many":      func() error { return other.SetContacts(ctx, "chat", "alice", numbered("n", 700)) },
+		"many":      func() error { return other.SetContacts(ctx, "chat", "alice", stores.Numbered("n", 700)) },
 	} {
 		for _, at := range []int{0, lastRead, lastRead + 1, 21, 25, lastScript} {
 			var left []string

@@ -1,10 +1,9 @@
-package redisstore_test
+package topologies
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,7 +14,11 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // replicated is a primary with a replica, and a store that reads from it. The store's clocks stand still unless a test
@@ -31,27 +34,25 @@ const markerUser = "on-the-replica"
 
 const testLag = redisstore.MinLag
 
-// newReplicated starts the servers. The namespace chat has alice.
+// newReplicated starts the servers. The namespace chat has alice. The test runs in parallel with others.
 func newReplicated(t *testing.T, o redisstore.Options) *replicated {
 	t.Helper()
+	t.Parallel()
 	r := &replicated{primary: redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")}
-	host, port, err := net.SplitHostPort(r.primary.Addr)
-	require.NoError(t, err)
 	// Without a log, which a child would rewrite after a full copy of the data, perhaps while the test ends.
-	r.replica = redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")
+	r.replica = redistest.StartReplica(t, r.primary, "--appendonly", "no")
 	ctx, client := context.Background(), r.replica.Client(t)
-	require.Eventually(t, func() bool {
+	stores.Eventually(t, func() bool {
 		return r.primary.Client(t).Wait(ctx, 1, time.Second).Val() == 1
-	}, longTimeout, time.Millisecond)
+	})
 	require.NoError(t, client.ConfigSet(ctx, "replica-read-only", "no").Err())
 	o.URL, o.MaxLag = r.primary.URL(), cmp.Or(o.MaxLag, testLag)
 	o.Monotonic = func() time.Duration { return time.Duration(r.mono.Load()) }
 	began := time.Now()
 	o.Now = func() time.Time { return began.Add(time.Duration(r.wall.Load())) }
-	r.Store = newStore(t, o)
-	require.NoError(t, ping(r.Store, "chat", "alice"))
-	require.Eventually(t, func() bool { return client.ZScore(ctx, chat, "alice").Err() == nil }, longTimeout,
-		time.Millisecond)
+	r.Store = stores.New(t, o)
+	require.NoError(t, stores.Ping(r.Store, "chat", "alice"))
+	stores.Eventually(t, func() bool { return client.ZScore(ctx, stores.Chat, "alice").Err() == nil })
 	r.waitForMarker(t)
 	return r
 }
@@ -59,12 +60,12 @@ func newReplicated(t *testing.T, o redisstore.Options) *replicated {
 // waitForMarker waits until the store reads the marker from the replica.
 func (r *replicated) waitForMarker(t *testing.T) {
 	t.Helper()
-	marker := fmt.Sprintf("return redis.call('zadd', KEYS[1], %d, ARGV[1])", base)
-	require.Eventually(t, func() bool {
+	marker := fmt.Sprintf("return redis.call('zadd', KEYS[1], %d, ARGV[1])", kit.Base)
+	stores.Eventually(t, func() bool {
 		// Again each time: a replica that follows another primary gets all data anew.
-		err := r.replica.Client(t).Eval(context.Background(), marker, []string{chat}, markerUser).Err()
+		err := r.replica.Client(t).Eval(context.Background(), marker, []string{stores.Chat}, markerUser).Err()
 		return err == nil && r.readsMarker(t)
-	}, longTimeout, 10*time.Millisecond)
+	})
 }
 
 // readsMarker reports whether a request reads the marker now.
@@ -94,15 +95,15 @@ func (r *replicated) detach(t *testing.T) {
 // reads begins a request that can read from the replica.
 func (r *replicated) reads(t *testing.T) (reads store.ReplicaReads) {
 	t.Helper()
-	require.Eventually(t, func() (ok bool) {
+	stores.Eventually(t, func() (ok bool) {
 		reads, ok = r.FromReplica(r.Store, "chat")
 		return ok
-	}, longTimeout, time.Millisecond)
+	})
 	return reads
 }
 
 // query is a list of all users.
-func query() store.ListQuery { return store.ListQuery{Ranges: everyone(), Limit: 10} }
+func query() store.ListQuery { return store.ListQuery{Ranges: kit.Everyone(), Limit: 10} }
 
 // replicaCalls are the calls of ObserveReplica.
 type replicaCalls struct {
@@ -130,33 +131,29 @@ func (c *replicaCalls) take() []string {
 
 // TestReplicaAnswers checks each call that a replica answers, and that it is measured.
 func TestReplicaAnswers(t *testing.T) {
-	t.Parallel()
 	var calls replicaCalls
 	ctx, r := context.Background(), newReplicated(t, redisstore.Options{ObserveReplica: calls.observe})
 	said := lastseen.Said{Availability: lastseen.Busy}
-	say(t, r.Store, "alice", said)
-	require.Eventually(t, func() bool {
+	availability.Say(t, r.Store, "alice", said)
+	stores.Eventually(t, func() bool {
 		records, err := r.reads(t).List(ctx, "chat", query())
 		return err == nil && len(records) == 2
-	}, longTimeout, time.Millisecond, "the replica has what was said")
+	}, "the replica has what was said")
 	reads := r.reads(t)
 	calls.take()
 	states, details, err := reads.Describe(ctx, "chat", []string{markerUser, "alice", "bob", "alice"})
 	require.NoError(t, err)
-	require.Equal(t, []lastseen.State{{At: base}, {At: base}, {}, {At: base}}, states)
+	require.Equal(t, []lastseen.State{{At: kit.Base}, {At: kit.Base}, {}, {At: kit.Base}}, states)
 	require.Equal(t, said, details["alice"].Said)
-	counts, err := reads.Count(ctx, "chat", everyone())
-	require.NoError(t, err)
-	require.Equal(t, []int64{2, 0}, counts)
-	records, err := reads.List(ctx, "chat", query())
-	require.NoError(t, err)
+	require.Equal(t, []int64{2, 0}, kit.Count(t, reads, kit.Everyone()...))
+	records := kit.List(t, reads, query())
 	require.Len(t, records, 2)
 	details, err = reads.ReadDetails(ctx, "chat", records)
 	require.NoError(t, err)
 	require.Equal(t, said, details["alice"].Said)
 	newest, err := reads.Newest(ctx, "chat")
 	require.NoError(t, err)
-	require.Equal(t, base, newest)
+	require.Equal(t, kit.Base, newest)
 	require.Equal(t, []string{"lookup", "count", "list", "read_details", "newest"}, calls.take())
 	age, ok := reads.Age()
 	require.True(t, ok)
@@ -166,8 +163,7 @@ func TestReplicaAnswers(t *testing.T) {
 	states, err = reads.Lookup(ctx, "other", []string{markerUser})
 	require.NoError(t, err)
 	require.Equal(t, []lastseen.State{{}}, states, "another namespace")
-	states, err = r.Lookup(ctx, "chat", []string{markerUser})
-	require.NoError(t, err)
+	states = kit.Lookup(t, r, markerUser)
 	require.Equal(t, []lastseen.State{{}}, states, "the store itself reads from the primary")
 	require.Empty(t, calls.take(), "neither asked the replica")
 }
@@ -177,29 +173,23 @@ func TestReplicaLacksOwnWrites(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	for name, write := range map[string]func(*testing.T, *replicated){
-		"Ping":          func(t *testing.T, r *replicated) { pingAt(t, r, "alice", base+1) },
-		"Leave":         func(t *testing.T, r *replicated) { leaveAt(t, r, base+1, "alice") },
-		"RecordDevices": func(t *testing.T, r *replicated) { record(t, r, onDevice("alice", "tab", base+1)) },
+		"Ping":          func(t *testing.T, r *replicated) { kit.Ping(t, r, "alice", kit.Base+1) },
+		"Leave":         func(t *testing.T, r *replicated) { kit.Leave(t, r, "alice", kit.Base+1) },
+		"RecordDevices": func(t *testing.T, r *replicated) { devices.RecordOne(t, r, devices.On("alice", "tab", kit.Base+1)) },
 		"Forget":        func(t *testing.T, r *replicated) { require.NoError(t, r.Forget(ctx, "chat", "alice")) },
-		"invisible":     func(t *testing.T, r *replicated) { say(t, r.Store, "alice", invisible) },
+		"invisible":     func(t *testing.T, r *replicated) { availability.Say(t, r.Store, "alice", availability.Invisible) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := newReplicated(t, redisstore.Options{MaxLag: redisstore.MaxLag})
 			begun := r.reads(t)
 			r.detach(t)
 			write(t, r)
 			for _, reads := range []store.ReplicaReads{begun, r.reads(t)} {
-				states, err := reads.Lookup(ctx, "chat", []string{markerUser, "alice"})
-				require.NoError(t, err)
-				require.Equal(t, []lastseen.State{{At: base}, {At: base}}, states)
-				counts, err := reads.Count(ctx, "chat", everyone())
-				require.NoError(t, err)
-				require.Equal(t, []int64{2, 0}, counts)
+				states := kit.Lookup(t, reads, markerUser, "alice")
+				require.Equal(t, []lastseen.State{{At: kit.Base}, {At: kit.Base}}, states)
+				require.Equal(t, []int64{2, 0}, kit.Count(t, reads, kit.Everyone()...))
 			}
-			states, err := r.Lookup(ctx, "chat", []string{"alice"})
-			require.NoError(t, err)
-			require.NotEqual(t, []lastseen.State{{At: base}}, states)
+			require.NotEqual(t, []lastseen.State{{At: kit.Base}}, kit.Lookup(t, r, "alice"))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package redisstore_test
+package keys
 
 import (
 	"fmt"
@@ -15,38 +15,40 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 const (
-	chat          = "presence:chat"
-	hiddenOfChat  = "presence:hidden:{presence:chat}"
-	privateOfChat = "presence:private:{presence:chat}"
+	detailsOfChat = "presence:details:{presence:chat}"
+	endsOfChat    = "presence:ends:{presence:chat}"
 )
 
 // TestKeysOfPeople: operators back them up, allow them and read them. See docs/decisions/redis-keys.md.
 func TestKeysOfPeople(t *testing.T) {
-	ctx, client, s := startStore(t)
-	require.NoError(t, ping(s, "chat", "alice"))
+	ctx, client, s := stores.Start(t)
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	require.Len(t, client.Keys(ctx, "*").Val(), 4, "a namespace in which no user says anything has no keys for it")
 
-	now := nowOf(t, s)
+	now := kit.Now(t, s)
 	end := now.Add(time.Hour)
-	say(t, s, "alice", inMeeting)
-	say(t, s, "bob", lastseen.Said{Note: "back  soon", Until: end})
-	idle := onDevice("carol", "tab", now)
+	availability.Say(t, s, "alice", availability.Busy)
+	availability.Say(t, s, "bob", lastseen.Said{Note: "back  soon", Until: end})
+	idle := stores.OnDevice("carol", "tab", now)
 	idle.Idle = now - 5
-	record(t, s, idle)
-	sayAt(t, s, "alice", invisible, now)
-	sayAt(t, s, "dave", lastseen.Said{Availability: lastseen.Invisible, Until: end}, now)
-	sayAt(t, s, "erin", invisible, now)
-	sayAt(t, s, "erin", lastseen.Said{}, now+1)
+	stores.Record(t, s, idle)
+	availability.SayAt(t, s, "alice", availability.Invisible, now)
+	availability.SayAt(t, s, "dave", lastseen.Said{Availability: lastseen.Invisible, Until: end}, now)
+	availability.SayAt(t, s, "erin", availability.Invisible, now)
+	availability.SayAt(t, s, "erin", lastseen.Said{}, now+1)
 	require.Equal(t, map[string]string{
 		"alice": "0 busy 0 in a meeting", "bob": fmt.Sprintf("0 - %d back  soon", end),
 		"carol": fmt.Sprintf("%d - 0 ", now-5),
-	}, detailsOf(t, client, chat))
+	}, client.HGetAll(ctx, detailsOfChat).Val())
 	require.Equal(t, []redis.Z{{Member: "bob", Score: float64(end)}},
-		client.ZRangeWithScores(ctx, endsKey(chat), 0, -1).Val())
-	hidden := client.ZRangeWithScores(ctx, hiddenOfChat, 0, -1).Val()
+		client.ZRangeWithScores(ctx, endsOfChat, 0, -1).Val())
+	hidden := client.ZRangeWithScores(ctx, stores.HiddenOfChat, 0, -1).Val()
 	require.Equal(t, []redis.Z{
 		{Member: "", Score: hidden[0].Score}, // of the last change
 		{Member: "erin", Score: float64(now + 1)},
@@ -57,23 +59,24 @@ func TestKeysOfPeople(t *testing.T) {
 	require.Equal(t, map[string]string{
 		"alice": "0 not here", "dave": fmt.Sprintf("%d ", end), "erin": fmt.Sprint(int64(now + 1)),
 		"": strconv.FormatFloat(hidden[0].Score, 'f', 0, 64),
-	}, client.HGetAll(ctx, privateOfChat).Val())
-	require.Equal(t, "-dehpr", sidesOf(t, client))
+	}, client.HGetAll(ctx, stores.PrivateOfChat).Val())
+	require.Equal(t, "-dehpr", stores.Sides(t, client))
 	require.Equal(t, []string{"chat"}, client.HKeys(ctx, "presence::meta").Val())
 }
 
 // TestPeopleAreDeleted: nothing is left of what users said with the namespace, and only what is hidden of one that is
 // empty.
 func TestPeopleAreDeleted(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	for _, shards := range []int{1, 7} {
-		s := newStore(t, redisstore.Options{URL: url, Shards: shards})
-		users := numbered("u", 40)
+		s := stores.New(t, redisstore.Options{URL: url, Shards: shards})
+		users := stores.Numbered("u", 40)
 		talk := func() {
-			now := nowOf(t, s)
+			now := kit.Now(t, s)
 			for i, user := range users {
-				sayAt(t, s, user, lastseen.Said{Note: "x", Until: now.Add(time.Duration(i%2) * time.Hour)}, now-1)
-				sayAt(t, s, user, invisible, now)
+				end := now.Add(time.Duration(i%2) * time.Hour)
+				availability.SayAt(t, s, user, lastseen.Said{Note: "x", Until: end}, now-1)
+				availability.SayAt(t, s, user, availability.Invisible, now)
 			}
 		}
 		talk()
@@ -82,26 +85,23 @@ func TestPeopleAreDeleted(t *testing.T) {
 		require.Empty(t, client.Keys(ctx, "*").Val())
 
 		talk()
-		now := nowOf(t, s)
+		now := kit.Now(t, s)
 		_, err := s.Trim(ctx, "chat", store.TrimQuery{Age: -time.Hour, Now: now, All: true})
 		require.NoError(t, err)
-		removed, err := s.RemoveEmpty(ctx, "chat")
-		require.NoError(t, err)
+		removed := kit.RemoveEmpty(t, s, "chat")
 		require.False(t, removed, "some say something")
 		for _, user := range users {
 			require.NoError(t, s.Forget(ctx, "chat", user))
 		}
-		say(t, s, "u1", invisible)
+		availability.Say(t, s, "u1", availability.Invisible)
 		require.NoError(t, client.Del(ctx, "presence:chat", "presence:chat:0", "presence:chat:1", "presence:chat:2",
 			"presence:chat:3", "presence:chat:4", "presence:chat:5", "presence:chat:6").Err())
-		removed, err = s.RemoveEmpty(ctx, "chat")
-		require.NoError(t, err)
+		removed = kit.RemoveEmpty(t, s, "chat")
 		require.True(t, removed)
 		keys := client.Keys(ctx, "*").Val()
 		require.Len(t, keys, 3, "the user's end, what the user says, and the hash: %s", keys)
 		require.NoError(t, s.Forget(ctx, "chat", "u1"))
-		_, err = s.RemoveEmpty(ctx, "chat")
-		require.NoError(t, err)
+		kit.RemoveEmpty(t, s, "chat")
 		require.Empty(t, client.Keys(ctx, "*").Val())
 	}
 }
@@ -109,71 +109,71 @@ func TestPeopleAreDeleted(t *testing.T) {
 // TestForeignDetails: text that we would not write counts as nothing, is logged once, and is replaced.
 func TestForeignDetails(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	for _, text := range []string{
 		"", " ", "x", "0", "0 busy", "0 busy 0", "x busy 0 ", "0 lazy 0 ", "0 invisible 0 ", "0 busy x ", "-1 busy 0 ",
 		"0 busy -1 ",
 		"0 busy 99999999999999999999 ", "9999999999999999 busy 0 ", "0 busy 0 " + strings.Repeat("x", 2000), "\x00\xff",
 		"0 busy 0 a\nb", "0 busy 0 a\x7f",
 	} {
-		s, log := newLoggedStore(t, redisstore.Options{URL: url})
+		s, log := stores.NewLogged(t, redisstore.Options{URL: url})
 		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
-		require.NoError(t, ping(s, "chat", "alice", "carol"))
-		say(t, s, "bob", inMeeting)
-		require.NoError(t, client.HSet(ctx, detailsKey(chat), "alice", text, "carol", text).Err())
+		require.NoError(t, stores.Ping(s, "chat", "alice", "carol"))
+		availability.Say(t, s, "bob", availability.Busy)
+		require.NoError(t, client.HSet(ctx, detailsOfChat, "alice", text, "carol", text).Err())
 		for _, user := range []string{"alice", "carol"} {
-			require.Zero(t, described(t, s, user), "%q", text)
-			require.Zero(t, saying(t, s, user), "%q", text)
+			require.Zero(t, availability.Details(t, s, user)[user], "%q", text)
+			require.Zero(t, availability.Saying(t, s, user, kit.Now(t, s)), "%q", text)
 		}
-		require.Equal(t, inMeeting, described(t, s, "bob").Said)
-		idle := onDevice("carol", "tab", base+1)
-		idle.Idle = base
-		record(t, s, idle)
-		require.Equal(t, store.Details{IdleSince: base}, described(t, s, "carol"), "%q", text)
-		say(t, s, "alice", inMeeting)
-		require.Equal(t, inMeeting, described(t, s, "alice").Said, "%q", text)
+		require.Equal(t, availability.Busy, availability.Details(t, s, "bob")["bob"].Said)
+		idle := stores.OnDevice("carol", "tab", kit.Base+1)
+		idle.Idle = kit.Base
+		stores.Record(t, s, idle)
+		require.Equal(t, store.Details{IdleSince: kit.Base}, availability.Details(t, s, "carol")["carol"], "%q", text)
+		availability.Say(t, s, "alice", availability.Busy)
+		require.Equal(t, availability.Busy, availability.Details(t, s, "alice")["alice"].Said, "%q", text)
 		require.NoError(t, s.Close())
-		require.Equal(t, 1, log.count("cannot be read"), "%q: %s", text, log)
+		require.Equal(t, 1, log.Count("cannot be read"), "%q: %s", text, log)
 	}
 }
 
 // TestVersionsAreDeleted: earlier versions kept versions of details in a field without a name. The next write deletes
 // it.
 func TestVersionsAreDeleted(t *testing.T) {
-	ctx, client, s := startStore(t)
-	say(t, s, "alice", inMeeting)
+	ctx, client, s := stores.Start(t)
+	availability.Say(t, s, "alice", availability.Busy)
 	for _, said := range []lastseen.Said{{Note: "another"}, {}} {
-		require.NoError(t, client.HSet(ctx, detailsKey(chat), "", strings.Repeat("v", 64)).Err())
-		require.NotZero(t, described(t, s, "alice"))
-		require.Zero(t, described(t, s, "bob"))
-		say(t, s, "alice", said)
-		require.Equal(t, said, described(t, s, "alice").Said)
-		require.False(t, client.HExists(ctx, detailsKey(chat), "").Val())
+		require.NoError(t, client.HSet(ctx, detailsOfChat, "", strings.Repeat("v", 64)).Err())
+		require.NotZero(t, availability.Details(t, s, "alice")["alice"])
+		require.Zero(t, availability.Details(t, s, "bob")["bob"])
+		availability.Say(t, s, "alice", said)
+		require.Equal(t, said, availability.Details(t, s, "alice")["alice"].Said)
+		require.False(t, client.HExists(ctx, detailsOfChat, "").Val())
 	}
-	require.Zero(t, client.Exists(ctx, detailsKey(chat)).Val())
+	require.Zero(t, client.Exists(ctx, detailsOfChat).Val())
 }
 
 // TestForeignPrivate: the same of what an invisible user says.
 func TestForeignPrivate(t *testing.T) {
-	ctx, client, s := startStore(t)
+	ctx, client, s := stores.Start(t)
 	for i, text := range []string{"", "x", "x y", "-1 ", "0 a\nb", "99999999999999999999 ", "0 \xff"} {
-		say(t, s, "alice", invisible)
-		require.NoError(t, client.HSet(ctx, privateOfChat, "alice", text).Err())
-		require.Zero(t, saying(t, s, "alice"), "%q", text)
-		require.True(t, pingAt(t, s, "alice", nowOf(t, s)).Left, "hidden until the user says something")
-		end := nowOf(t, s)
-		sayAt(t, s, "alice", lastseen.Said{}, end)
+		availability.Say(t, s, "alice", availability.Invisible)
+		require.NoError(t, client.HSet(ctx, stores.PrivateOfChat, "alice", text).Err())
+		require.Zero(t, availability.Saying(t, s, "alice", kit.Now(t, s)), "%q", text)
+		require.True(t, kit.Ping(t, s, "alice", kit.Now(t, s)).Left, "hidden until the user says something")
+		end := kit.Now(t, s)
+		availability.SayAt(t, s, "alice", lastseen.Said{}, end)
 		later := end.Add(time.Duration(i+1) * time.Second / 2) // after the time before, also in the same millisecond
-		require.Equal(t, lastseen.State{At: later}, pingAt(t, s, "alice", later), "%q", text)
+		require.Equal(t, lastseen.State{At: later}, kit.Ping(t, s, "alice", later), "%q", text)
 	}
 }
 
 // TestSizeOfDetails: docs/operations.md names it.
 func TestSizeOfDetails(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
-	ctx, client, s := startStore(t)
+	ctx, client, s := stores.Start(t)
 	n := testenv.Choose(2000, 600) // more than a listpack holds
-	now := nowOf(t, s)
+	now := kit.Now(t, s)
 	size := func(keys ...string) (sum int64) {
 		for _, key := range keys {
 			sum += client.MemoryUsage(ctx, key, 0).Val()
@@ -182,20 +182,20 @@ func TestSizeOfDetails(t *testing.T) {
 	}
 	all := func(said lastseen.Said) {
 		for i := range n {
-			sayAt(t, s, fmt.Sprintf("%032d", i), said, now)
+			availability.SayAt(t, s, fmt.Sprintf("%032d", i), said, now)
 		}
 	}
 	busy := lastseen.Said{Availability: lastseen.Busy}
 	all(busy)
-	said := size(detailsKey(chat))
+	said := size(detailsOfChat)
 	busy.Note = "in a meeting until 3" // 20 characters
 	all(busy)
-	noted := size(detailsKey(chat))
+	noted := size(detailsOfChat)
 	busy.Until = now.Add(time.Hour)
 	all(busy)
-	ending := size(detailsKey(chat), endsKey(chat))
-	all(invisible)
-	hidden := size(hiddenOfChat, privateOfChat)
+	ending := size(detailsOfChat, endsOfChat)
+	all(availability.Invisible)
+	hidden := size(stores.HiddenOfChat, stores.PrivateOfChat)
 	const text = "busy: %d bytes, with a note of 20 characters: %d, with an end, too: %d; invisible: %d"
 	t.Logf(text, said, noted, ending, hidden)
 	require.LessOrEqual(t, said, int64(200))

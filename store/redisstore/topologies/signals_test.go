@@ -1,4 +1,4 @@
-package redisstore_test
+package topologies
 
 import (
 	"context"
@@ -14,18 +14,19 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/redisstore/redissignals"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 	"github.com/lastseen/lastseen/store/storetest/servers"
 )
 
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	servers.RunSignals(t, pairs(redistest.Start(t), 1))
+	servers.RunSignals(t, stores.Pairs(redistest.Start(t), 1))
 }
 
 func TestSignalsOnSentinel(t *testing.T) {
 	testenv.RequireFull(t)
 	t.Parallel()
-	servers.RunSignals(t, pairs(redistest.StartSentinel(t).URL(), 1))
+	servers.RunSignals(t, stores.Pairs(redistest.StartSentinel(t).URL(), 1))
 }
 
 // about returns a signal with some data.
@@ -50,7 +51,7 @@ func nextSignal(t *testing.T, signals <-chan store.Signal) store.Signal {
 	select {
 	case s := <-signals:
 		return s
-	case <-time.After(longTimeout):
+	case <-time.After(stores.LongTimeout):
 		t.Fatal("no signal arrives")
 		return store.Signal{}
 	}
@@ -66,11 +67,11 @@ func send(t *testing.T, s store.Store, data string) {
 func TestSignalsOfOthers(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.StartProcess(t).URL()
-	s := newStore(t, redisstore.Options{URL: url})
+	s := stores.New(t, redisstore.Options{URL: url})
 	signals := listen(t, s)
-	send(t, newStore(t, redisstore.Options{URL: url + "/1"}), "another database")
-	send(t, newStore(t, redisstore.Options{URL: url, Prefix: "other:"}), "another prefix")
-	client := newClient(t, url)
+	send(t, stores.New(t, redisstore.Options{URL: url + "/1"}), "another database")
+	send(t, stores.New(t, redisstore.Options{URL: url, Prefix: "other:"}), "another prefix")
+	client := stores.NewClient(t, url)
 	garbage := []string{
 		"", " ", "garbage", "a b c", "a k chat 5 alice", "a k chat -1 alice", "a k chat 6 alice",
 		"a k chat 99999 alice", "a K chat 5 alice", "a  chat 5 alice", "a abcdefghijklmnopq chat 5 alice", "a k .chat 5 alice", "a k  5 alice",
@@ -81,7 +82,7 @@ func TestSignalsOfOthers(t *testing.T) {
 		require.NoError(t, client.Publish(ctx, "presence::signals", message).Err())
 	}
 	require.NoError(t, client.Publish(ctx, "presence::signals", "other - - 0 check").Err(), "of another server")
-	send(t, newStore(t, redisstore.Options{URL: url}), "ours")
+	send(t, stores.New(t, redisstore.Options{URL: url}), "ours")
 	got := nextSignal(t, signals)
 	require.Equal(t, store.Signal{Kind: "k", Namespace: "chat", User: "alice"}, got, "the fifth is one")
 	require.Equal(t, about("ours"), nextSignal(t, signals))
@@ -95,21 +96,21 @@ func TestSignalsOfOthers(t *testing.T) {
 func TestSignalsAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	ctx, server := context.Background(), redistest.StartProcess(t)
-	proxy := startProxy(t, server.Addr)
+	proxy := stores.StartProxy(t, server.Addr)
 	for name, interrupt := range map[string]func(*testing.T, *redisstore.Store){
 		"killed": func(t *testing.T, _ *redisstore.Store) {
 			require.NoError(t, server.Client(t).ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
 		},
 		"silent": func(t *testing.T, s *redisstore.Store) { // no error shows it
-			heal := spoil(t, proxy, `{"type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
-			require.Eventually(t, func() bool { return !s.SignalStats().Listening }, longTimeout, time.Millisecond)
+			heal := stores.Spoil(t, proxy, `{"type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
+			stores.Eventually(t, func() bool { return !s.SignalStats().Listening })
 			heal()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStore(t, redisstore.Options{URL: "redis://" + proxy.Listen, Timeout: 250 * time.Millisecond})
-			s.CheckSignalsEvery(50 * time.Millisecond)
-			other := newStore(t, redisstore.Options{URL: server.URL()})
+			s := stores.New(t, redisstore.Options{URL: "redis://" + proxy.Listen, Timeout: 250 * time.Millisecond})
+			s.CheckEvery = 50 * time.Millisecond
+			other := stores.New(t, redisstore.Options{URL: server.URL()})
 			signals := listen(t, s)
 			send(t, other, "before")
 			require.Equal(t, about("before"), nextSignal(t, signals))
@@ -127,14 +128,13 @@ func TestSignalsAfterAFailover(t *testing.T) {
 	t.Parallel()
 	watched := redistest.StartSentinel(t)
 	o := redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond}
-	s, other := newStore(t, o), newStore(t, o)
-	s.CheckSignalsEvery(50 * time.Millisecond)
+	s, other := stores.New(t, o), stores.New(t, o)
+	s.CheckEvery = 50 * time.Millisecond
 	signals := listen(t, s)
 	watched.Nodes[0].Freeze(t)
 	t.Cleanup(func() { watched.Nodes[0].Thaw(t) })
 	require.Zero(t, nextSignal(t, signals))
-	require.Eventually(t, func() bool { return other.Signal(context.Background(), about("after")) == nil },
-		longTimeout, time.Millisecond)
+	stores.Eventually(t, func() bool { return other.Signal(context.Background(), about("after")) == nil })
 	require.Equal(t, about("after"), nextSignal(t, signals))
 }
 
@@ -145,12 +145,12 @@ func TestSignalsWithoutRights(t *testing.T) {
 		t.Run(missing, func(t *testing.T) {
 			t.Parallel()
 			ctx, url := context.Background(), redistest.StartProcess(t).URL()
-			client := newClient(t, url)
-			restrict(t, client)
+			client := stores.NewClient(t, url)
+			stores.Restrict(t, client)
 			require.NoError(t, client.Do(ctx, "ACL", "SETUSER", "app", missing).Err())
-			s, log := newLoggedStore(t, redisstore.Options{URL: asApp(url)})
+			s, log := stores.NewLogged(t, redisstore.Options{URL: stores.AsApp(url)})
 			signals := listen(t, s)
-			require.Eventually(t, func() bool {
+			stores.Eventually(t, func() bool {
 				err := s.Signal(ctx, about("here"))
 				got := <-signals
 				for got.Kind == "" { // others may be lost, once it is known that rights are missing
@@ -158,10 +158,10 @@ func TestSignalsWithoutRights(t *testing.T) {
 				}
 				require.Equal(t, about("here"), got)
 				return err != nil
-			}, longTimeout, time.Millisecond)
+			})
 			require.ErrorIs(t, s.Signal(ctx, about("here")), store.ErrNoSignals)
-			require.Equal(t, 1, log.count("&presence::signals*"))
-			require.Eventually(t, func() bool { return !s.SignalStats().Listening }, longTimeout, time.Millisecond)
+			require.Equal(t, 1, log.Count("&presence::signals*"))
+			stores.Eventually(t, func() bool { return !s.SignalStats().Listening })
 			everythingButSignals(t, s)
 		})
 	}
@@ -171,7 +171,7 @@ func TestSignalsWithoutRights(t *testing.T) {
 func everythingButSignals(t *testing.T, s *redisstore.Store) {
 	t.Helper()
 	require.NoError(t, s.Ready(context.Background()))
-	for name, call := range allCalls(s, "chat") {
+	for name, call := range stores.AllCalls(s, "chat") {
 		require.NoError(t, call(), name)
 	}
 }

@@ -1,4 +1,4 @@
-package redisstore_test
+package topologies
 
 import (
 	"crypto/ecdsa"
@@ -19,6 +19,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // writeCertificate writes a certificate for the name redis.test, which signs for itself and serves both
@@ -68,8 +69,8 @@ func TestTLS(t *testing.T) {
 		"?tls-ca=" + cert + "&tls-server-name=redis.test": false, // nor for us
 		"?tls-ca=" + cert + "&tls-server-name=other" + us: false,
 	} {
-		s := newStore(t, redisstore.Options{URL: "rediss://127.0.0.1:" + port + options})
-		err := ping(s, "chat", "alice")
+		s := stores.New(t, redisstore.Options{URL: "rediss://127.0.0.1:" + port + options})
+		err := stores.Ping(s, "chat", "alice")
 		if works {
 			require.NoError(t, err, options)
 			continue
@@ -91,7 +92,8 @@ func TestTLSOfCluster(t *testing.T) {
 		}
 	})
 	options := "?tls-server-name=redis.test&tls-ca=" + cert + "&tls-cert=" + cert + "&tls-key=" + key
-	everything(t, newStore(t, redisstore.Options{URL: "rediss+cluster://127.0.0.1:" + port + options, Shards: 16}))
+	o := redisstore.Options{URL: "rediss+cluster://127.0.0.1:" + port + options, Shards: 16}
+	stores.RequireAll(t, stores.New(t, o))
 }
 
 // TestTLSOfSentinel: Sentinel and primary are both asked over TLS.
@@ -104,5 +106,5 @@ func TestTLSOfSentinel(t *testing.T) {
 		"tls-ca-cert-file "+cert, "tls-cert-file "+cert, "tls-key-file "+key)
 	options := "&tls-server-name=redis.test&tls-ca=" + cert + "&tls-cert=" + cert + "&tls-key=" + key
 	url := "rediss+sentinel://127.0.0.1:" + sentinelPort + "?master=" + redistest.MasterName + options
-	everything(t, newStore(t, redisstore.Options{URL: url}))
+	stores.RequireAll(t, stores.New(t, redisstore.Options{URL: url}))
 }

@@ -1,21 +1,20 @@
-package redisstore_test
+package topologies
 
 import (
 	"context"
-	"errors"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // TestOutage: without Redis every call fails as unavailable; with it back, all work again by
@@ -23,17 +22,17 @@ import (
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
-	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: time.Second})
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, time.Minute, time.Millisecond)
+	s := stores.New(t, redisstore.Options{URL: server.URL(), Timeout: time.Second})
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
 	allFail := func() {
-		all := allCalls(s, "chat")
-		all["New"] = func() error { return ping(s, "new", "alice") }
+		all := stores.AllCalls(s, "chat")
+		all["New"] = func() error { return stores.Ping(s, "new", "alice") }
 		all["Namespaces"] = func() error { _, err := s.Namespaces(context.Background(), "", 10); return err }
 		all["Ready"] = func() error { return s.Ready(context.Background()) }
-		requireUnavailable(t, all)
+		stores.RequireUnavailable(t, all)
 	}
 	recovers := func() {
-		require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, time.Minute, time.Millisecond)
+		stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
 	}
 	server.Freeze(t)
 	allFail()
@@ -46,119 +45,60 @@ func TestOutage(t *testing.T) {
 	require.NoError(t, s.Ready(context.Background()))
 }
 
-// requireUnavailable requires that all calls fail because of an outage. They are made at the same time, to wait for one
-// timeout.
-func requireUnavailable(t *testing.T, all map[string]func() error) {
-	t.Helper()
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	for name, call := range all {
-		asking.Go(func() {
-			if err := call(); !errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("%s: not an outage: %v", name, err)
-			}
-		})
-	}
-}
-
-// TestClockNeedsRedisOnce: the time that all servers share needs a first sample.
-func TestClockNeedsRedisOnce(t *testing.T) {
-	ctx, server := context.Background(), redistest.StartProcess(t)
-	server.Stop(t)
-	local := time.UnixMilli(int64(base))
-	s := newStore(t, redisstore.Options{
-		URL: server.URL(), Timeout: 250 * time.Millisecond,
-		Now: func() time.Time { return local },
-	})
-	_, err := s.Now(ctx)
-	require.ErrorIs(t, err, store.ErrUnavailable)
-	began := time.Now()
-	server.Start(t)
-	client := newClient(t, server.URL())
-	var now lastseen.Instant
-	require.Eventually(t, func() bool { now, err = s.Now(ctx); return err == nil }, time.Minute, time.Millisecond)
-	uncertain := time.Since(began) // a reading is by half of its round trip, which was within this
-	require.LessOrEqual(t, now, lastseen.InstantOf(client.Time(ctx).Val().Add(uncertain)), "Redis' time, not ours")
-	require.Greater(t, now, base+lastseen.Instant((24*time.Hour).Milliseconds()), "Redis' time, not ours")
-	server.Stop(t)
-	still, err := s.Now(ctx)
-	require.NoError(t, err, "the offset is kept")
-	require.GreaterOrEqual(t, still, now)
-}
-
 // TestReplicaWithoutPrimary: Redis answers, and refuses. Inside a transaction it gives no reason.
 func TestReplicaWithoutPrimary(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
-	client := newClient(t, server.URL())
-	s := newStore(t, redisstore.Options{URL: server.URL()})
-	require.NoError(t, ping(s, "chat", "alice"))
+	client := stores.NewClient(t, server.URL())
+	s := stores.New(t, redisstore.Options{URL: server.URL()})
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	require.NoError(t, client.ConfigSet(ctx, "replica-serve-stale-data", "no").Err())
 	require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
 	// Counting comes first: after a failed write the namespace is checked again, before anything is counted.
-	require.ErrorIs(t, calls(s)["Count"](), store.ErrUnavailable)
-	for name, call := range allCalls(s, "chat") {
+	require.ErrorIs(t, stores.Calls(s)["Count"](), store.ErrUnavailable)
+	for name, call := range stores.AllCalls(s, "chat") {
 		require.ErrorIs(t, call(), store.ErrUnavailable, name)
 	}
 	require.NoError(t, client.ReplicaOf(ctx, "NO", "ONE").Err())
-	require.Equal(t, base, lookup(t, s, "alice")[0].At)
-}
-
-// TestFrozenWithManyCallers: callers that wait in vain for a connection get the same error.
-func TestFrozenWithManyCallers(t *testing.T) {
-	server := redistest.StartProcess(t)
-	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 250 * time.Millisecond, PoolSize: 1})
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, time.Minute, time.Millisecond)
-	server.Freeze(t)
-	defer server.Thaw(t)
-	errs := make(chan error, 20)
-	for range cap(errs) {
-		go func() { errs <- ping(s, "chat", "alice") }()
-	}
-	for range cap(errs) {
-		require.ErrorIs(t, <-errs, store.ErrUnavailable)
-	}
+	require.Equal(t, kit.Base, kit.Lookup(t, s, "alice")[0].At)
 }
 
 // TestFullMemory: writes fail as full, reads go on, and so do deletions, with which an operator makes room.
 func TestFullMemory(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
-	client := newClient(t, server.URL())
-	s := newStore(t, redisstore.Options{URL: server.URL()})
-	require.NoError(t, ping(s, "chat", "alice"))
+	client := stores.NewClient(t, server.URL())
+	s := stores.New(t, redisstore.Options{URL: server.URL()})
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
-	require.ErrorIs(t, ping(s, "chat", "bob"), store.ErrFull)
-	states, err := s.Lookup(ctx, "chat", []string{"alice", "bob"})
-	require.NoError(t, err)
-	require.Equal(t, base, states[0].At)
+	require.ErrorIs(t, stores.Ping(s, "chat", "bob"), store.ErrFull)
+	states := kit.Lookup(t, s, "alice", "bob")
+	require.Equal(t, kit.Base, states[0].At)
 	require.Zero(t, states[1])
-	counts, err := s.Count(ctx, "chat", everyone())
-	require.NoError(t, err)
-	require.Equal(t, []int64{1, 0}, counts)
+	require.Equal(t, []int64{1, 0}, kit.Count(t, s, kit.Everyone()...))
 	for _, user := range []string{"alice", ""} {
 		require.NoError(t, s.CloseConnections(ctx, "chat", user))
 	}
 	require.NoError(t, s.Forget(ctx, "chat", "alice"))
 	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
-	require.NoError(t, ping(s, "chat", "bob"))
+	require.NoError(t, stores.Ping(s, "chat", "bob"))
 }
 
 func TestPassword(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
-	client := newClient(t, server.URL())
+	client := stores.NewClient(t, server.URL())
 	require.NoError(t, client.ConfigSet(ctx, "requirepass", "geheim").Err())
-	right := newStore(t, redisstore.Options{URL: "redis://:geheim@" + server.Addr + "/2"})
-	require.NoError(t, ping(right, "chat", "alice"))
-	admin := newClient(t, "redis://:geheim@"+server.Addr+"/2")
+	right := stores.New(t, redisstore.Options{URL: "redis://:geheim@" + server.Addr + "/2"})
+	require.NoError(t, stores.Ping(right, "chat", "alice"))
+	admin := stores.NewClient(t, "redis://:geheim@"+server.Addr+"/2")
 	require.Equal(t, []string{"alice"}, admin.ZRange(ctx, "presence:chat", 0, -1).Val(), "in the database of the URL")
 	require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "dot", "on", ">ge/heim", "~presence:*", "+@all").Err())
-	named := newStore(t, redisstore.Options{URL: "redis://dot:ge%2Fheim@" + server.Addr + "/2"})
-	require.Equal(t, base, lookup(t, named, "alice")[0].At)
+	named := stores.New(t, redisstore.Options{URL: "redis://dot:ge%2Fheim@" + server.Addr + "/2"})
+	require.Equal(t, kit.Base, kit.Lookup(t, named, "alice")[0].At)
 }
 
 // TestReadyLeavesNothing: asking does not write.
 func TestReadyLeavesNothing(t *testing.T) {
-	ctx, client, s := startStore(t)
+	ctx, client, s := stores.Start(t)
 	for range 2 {
 		require.NoError(t, s.Ready(ctx))
 	}
@@ -169,17 +109,17 @@ func TestReadyLeavesNothing(t *testing.T) {
 // does.
 func TestReadyMeansPingsSucceed(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
-	client, admin := server.Client(t), newClient(t, "redis://admin:geheim@"+server.Addr)
+	client, admin := server.Client(t), stores.NewClient(t, "redis://admin:geheim@"+server.Addr)
 	require.NoError(t, client.Do(ctx, "ACL", "SETUSER", "admin", "on", ">geheim", "allkeys", "+@all").Err())
-	s := newStore(t, redisstore.Options{URL: server.URL()})
+	s := stores.New(t, redisstore.Options{URL: server.URL()})
 	agrees := func(want error) {
 		t.Helper()
 		if want == nil {
-			require.NoError(t, ping(s, "chat", "alice"))
+			require.NoError(t, stores.Ping(s, "chat", "alice"))
 			require.NoError(t, s.Ready(ctx))
 			return
 		}
-		require.ErrorIs(t, ping(s, "chat", "alice"), want)
+		require.ErrorIs(t, stores.Ping(s, "chat", "alice"), want)
 		require.ErrorIs(t, s.Ready(ctx), want)
 	}
 	set := func(name, value string) { require.NoError(t, client.ConfigSet(ctx, name, value).Err()) }
@@ -217,7 +157,7 @@ func TestWrongSettings(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
 	admin := server.Client(t)
 	require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "default", "on", ">geheim").Err())
-	admin = newClient(t, "redis://:geheim@"+server.Addr)
+	admin = stores.NewClient(t, "redis://:geheim@"+server.Addr)
 	require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "app", "on", ">geheim", "~*", "&*", "+@all", "-time").Err())
 	plain, renamed := redistest.Start(t), redistest.StartProcess(t, "--rename-command", "TIME", "")
 	watched, encrypted := redistest.StartSentinel(t), freePort(t)
@@ -238,13 +178,14 @@ func TestWrongSettings(t *testing.T) {
 		{strings.Replace(watched.URL(), "master=", "master=not", 1), "redis: nil", "correct master in --store"},
 		{strings.Replace(watched.URL(), "redis+", "rediss+", 1), "handshake", "begin --store with redis"},
 	} {
-		s, log := newLoggedStore(t, redisstore.Options{URL: c.url, Timeout: time.Second, DialTimeout: time.Second / 4})
-		for name, err := range map[string]error{"ready": s.Ready(ctx), "ping": ping(s, "chat", "alice")} {
+		o := redisstore.Options{URL: c.url, Timeout: time.Second, DialTimeout: time.Second / 4}
+		s, log := stores.NewLogged(t, o)
+		for name, err := range map[string]error{"ready": s.Ready(ctx), "ping": stores.Ping(s, "chat", "alice")} {
 			require.ErrorIs(t, err, store.ErrUnavailable, c.url+" "+name)
 			require.ErrorContains(t, err, c.cause, name)
 			require.ErrorContains(t, err, c.setting, name)
 		}
-		require.Eventually(t, func() bool { return log.count(c.setting) > 0 }, longTimeout, time.Millisecond, c.url)
+		stores.Eventually(t, func() bool { return log.Count(c.setting) > 0 }, c.url)
 		require.NotContains(t, log.String(), "falsch")
 	}
 }
@@ -267,32 +208,32 @@ func TestClosedWithoutReply(t *testing.T) {
 			}()
 		}
 	}()
-	s, _ := newLoggedStore(t, redisstore.Options{URL: "redis://" + listener.Addr().String()})
-	err = ping(s, "chat", "alice")
+	s, _ := stores.NewLogged(t, redisstore.Options{URL: "redis://" + listener.Addr().String()})
+	err = stores.Ping(s, "chat", "alice")
 	require.ErrorContains(t, err, "EOF")
 	require.NotContains(t, err.Error(), "TLS")
 }
 
 // TestRightTakenAway: a server whose clock is set notices that the script of a ping may no longer read the time.
 func TestRightTakenAway(t *testing.T) {
-	ctx, url, client := start(t)
-	restrict(t, client)
-	s := newStore(t, redisstore.Options{URL: asApp(url)})
+	ctx, url, client := stores.StartRedis(t)
+	stores.Restrict(t, client)
+	s := stores.New(t, redisstore.Options{URL: stores.AsApp(url)})
 	require.NoError(t, s.Ready(ctx))
 	require.NoError(t, client.Do(ctx, "ACL", "SETUSER", "app", "-time").Err())
 	require.ErrorContains(t, s.Ready(ctx), "lacks a right")
-	require.ErrorContains(t, ping(s, "chat", "alice"), "lacks a right")
+	require.ErrorContains(t, stores.Ping(s, "chat", "alice"), "lacks a right")
 }
 
 // TestNotReadyWithoutDisk: Redis refuses to write when it cannot save.
 func TestNotReadyWithoutDisk(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
-	s, client := newStore(t, redisstore.Options{URL: server.URL()}), server.Client(t)
-	require.NoError(t, ping(s, "chat", "alice"))
+	s, client := stores.New(t, redisstore.Options{URL: server.URL()}), server.Client(t)
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	require.NoError(t, client.ConfigSet(ctx, "save", "3600 1").Err())
 	server.LoseFolder(t)
 	require.NoError(t, client.BgSave(ctx).Err())
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") != nil }, longTimeout, time.Millisecond)
+	stores.Eventually(t, func() bool { return stores.Ping(s, "chat", "alice") != nil })
 	err := s.Ready(ctx)
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	require.ErrorContains(t, err, "MISCONF")
@@ -310,16 +251,16 @@ func TestNotReadyWhileLoading(t *testing.T) {
 	_, err := pipe.Exec(ctx)
 	require.NoError(t, err)
 	server.Stop(t)
-	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 2 * time.Second})
+	s := stores.New(t, redisstore.Options{URL: server.URL(), Timeout: 2 * time.Second})
 	server.StartLoading(t, "--key-load-delay", "50") // µs a command; every 1,024th it answers
 	loading := 0
-	require.Eventually(t, func() bool {
+	stores.Eventually(t, func() bool {
 		err := s.Ready(ctx)
 		if redis.HasErrorPrefix(err, "LOADING") {
 			loading++
 		}
 		return err == nil
-	}, longTimeout, time.Millisecond)
+	})
 	require.Positive(t, loading, "never seen loading")
 }
 
@@ -328,8 +269,8 @@ func TestNotReadyWhileLoading(t *testing.T) {
 func TestNotReadyWhenTheClusterIsDown(t *testing.T) {
 	t.Parallel()
 	ctx, c := context.Background(), redistest.StartCluster(t, 0, redistest.QuickToFail)
-	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 250 * time.Millisecond})
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
+	s := stores.New(t, redisstore.Options{URL: c.URL(), Timeout: 250 * time.Millisecond})
+	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
 	for _, primary := range c.Primaries {
 		require.NoError(t, primary.Client(t).ConfigSet(ctx, "cluster-require-full-coverage", "yes").Err())
 	}
@@ -340,10 +281,10 @@ func TestNotReadyWhenTheClusterIsDown(t *testing.T) {
 			break
 		}
 	}
-	require.Eventually(t, func() bool { // a timeout is not enough
+	stores.Eventually(t, func() bool { // a timeout is not enough
 		err := s.Ready(ctx)
 		return err != nil && strings.Contains(err.Error(), "CLUSTERDOWN")
-	}, longTimeout, time.Millisecond)
-	requireUnavailable(t, allCalls(s, "chat"))
+	})
+	stores.RequireUnavailable(t, stores.AllCalls(s, "chat"))
 	require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable)
 }

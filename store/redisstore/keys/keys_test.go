@@ -1,0 +1,11 @@
+// Package keys has the tests of what Redis keeps besides users: devices, availability, contacts, closings and
+// leases; and of sets that other programs write.
+package keys
+
+import (
+	"testing"
+
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
+)
+
+func TestMain(m *testing.M) { stores.Run(m) }
