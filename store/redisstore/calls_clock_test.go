@@ -13,6 +13,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // newMovable has users call each other on a Redis whose clock the test moves.
@@ -172,8 +173,8 @@ func hearWhenDue(t *testing.T, step, left time.Duration, due map[string]func(tim
 // TestFlushInMidCall: Redis forgets everything while users are in a call. Copies that are late show nobody in a call
 // that does not exist.
 func TestFlushInMidCall(t *testing.T) {
-	ctx, url, client := start(t)
-	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	ctx, url, client := stores.StartRedis(t)
+	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	n := c.newCall("alice", "bob")
 	c.active(n)
 	end := c.until("alice")[0]

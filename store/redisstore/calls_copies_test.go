@@ -15,7 +15,9 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	callstest "github.com/lastseen/lastseen/store/storetest/calls"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // testCopiesOfDeadServers: a server can die between any two of a step, copying and confirming. The next ExpireCalls
@@ -57,7 +59,7 @@ func testCopiesOfDeadServers(t *testing.T, s *redisstore.Store, of func(user str
 	for i := range calls {
 		from, _ := users(i)
 		c.act(fmt.Sprint("dead", i+1), from, lastseen.End)
-		dies(i, nowOf(t, s).Add(time.Hour))
+		dies(i, kit.Now(t, s).Add(time.Hour))
 	}
 	c.expire()
 	require.Empty(t, c.noted())
@@ -73,14 +75,14 @@ func TestSlowCopier(t *testing.T) {
 	t.Parallel()
 	for _, canceled := range []bool{false, true} {
 		url := redistest.Start(t)
-		slow := newStore(t, redisstore.Options{URL: url, Timeout: time.Minute}) // copying fails after four of them
-		other := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+		slow := stores.New(t, redisstore.Options{URL: url, Timeout: time.Minute}) // copying fails after four of them
+		other := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 		n := other.newCall("alice", "bob")
 		other.start(n)
 		ctx, cancel := context.WithCancel(t.Context())
 		copies := 0
 		slow.AddHook(redisstore.AroundCommands{Before: func(cmd redis.Cmder) {
-			if !slices.Contains(cmd.Args(), any(detailsKey(chat))) {
+			if !slices.Contains(cmd.Args(), any(detailsKey(stores.Chat))) {
 				return
 			}
 			if copies++; copies == 1 {
@@ -103,23 +105,23 @@ func TestSlowCopier(t *testing.T) {
 
 // TestDetailsAreAway: a step is done although details cannot be written, which ExpireCalls then does.
 func TestDetailsAreAway(t *testing.T) {
-	ctx, url, client := start(t)
-	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	ctx, url, client := stores.StartRedis(t)
+	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	n := c.newCall("alice", "bob")
 	c.start(n)
-	require.NoError(t, client.Set(ctx, detailsKey(chat), "a string", 0).Err())
+	require.NoError(t, client.Set(ctx, detailsKey(stores.Chat), "a string", 0).Err())
 	require.Equal(t, lastseen.Active, c.act(n.ID, "bob", lastseen.Accept).Call.State)
 	expired := c.expire()
 	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: store.MaxCallGap / 2}, expired, "it does not hurry")
 	require.Equal(t, []string{"alice", "bob"}, c.noted())
-	require.NoError(t, client.Del(ctx, detailsKey(chat)).Err())
+	require.NoError(t, client.Del(ctx, detailsKey(stores.Chat)).Err())
 	c.expireNoted()
 	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0))
 
-	kept := client.Dump(ctx, detailsKey(chat)).Val()
-	require.NoError(t, client.Set(ctx, detailsKey(chat), "a string", 0).Err())
+	kept := client.Dump(ctx, detailsKey(stores.Chat)).Val()
+	require.NoError(t, client.Set(ctx, detailsKey(stores.Chat), "a string", 0).Err())
 	c.act(n.ID, "bob", lastseen.End)
-	require.NoError(t, client.RestoreReplace(ctx, detailsKey(chat), 0, kept).Err())
+	require.NoError(t, client.RestoreReplace(ctx, detailsKey(stores.Chat), 0, kept).Err())
 	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0))
 	c.expireNoted()
 	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
@@ -128,11 +130,11 @@ func TestDetailsAreAway(t *testing.T) {
 // TestManyNoted: what was left is copied in batches, one at once after the other, and what cannot be copied does not
 // keep others from it.
 func TestManyNoted(t *testing.T) {
-	ctx, url, client := start(t)
-	s := newStore(t, redisstore.Options{URL: url, Shards: 2})
+	ctx, url, client := stores.StartRedis(t)
+	s := stores.New(t, redisstore.Options{URL: url, Shards: 2})
 	c := newCallers(t, s)
 	c.active(c.newCall("alice", "bob"))
-	users := numbered("user", 3*store.MaxCallBatch)
+	users := stores.Numbered("user", 3*store.MaxCallBatch)
 	c.note(users...)
 	for range 3 {
 		require.Zero(t, c.expire().Next)
@@ -163,16 +165,16 @@ func TestManyNoted(t *testing.T) {
 func TestCopiesOfDeadServers(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
-	s := newStore(t, redisstore.Options{URL: url, Shards: 7})
+	s := stores.New(t, redisstore.Options{URL: url, Shards: 7})
 	testCopiesOfDeadServers(t, s, func(user string) string { return redisstore.ShardOf(s, "chat", user) })
-	require.Empty(t, newClient(t, url).Keys(context.Background(), "*").Val())
+	require.Empty(t, stores.NewClient(t, url).Keys(context.Background(), "*").Val())
 }
 
 // testCallsInACluster: all keys of calls are in the slot of the first shard, and the details of the parties are in
 // others.
 func testCallsInACluster(t *testing.T, c *redistest.Cluster) {
 	ctx := context.Background()
-	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})
+	s := stores.New(t, redisstore.Options{URL: c.URL(), Shards: 16})
 	for _, what := range []string{"calls", "calloutbox", "callindex"} {
 		require.Equal(t, c.Slot(t, "presence:chat:0"), c.Slot(t, "presence:"+what+":{presence:chat:0}"))
 	}
@@ -212,7 +214,7 @@ func testCallsInACluster(t *testing.T, c *redistest.Cluster) {
 func TestCallsRace(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
-	one, two := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
+	one, two := stores.New(t, redisstore.Options{URL: url}), stores.New(t, redisstore.Options{URL: url})
 	callstest.RunRaces(t, one, two, testenv.Choose(3000, 300))
 }
 
@@ -222,9 +224,9 @@ func TestCallsInFailover(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
-	replica := startReplica(t, primary)
-	old, promoted := newClient(t, primary.URL()), newClient(t, replica.URL())
-	c := newCallers(t, newStore(t, redisstore.Options{URL: primary.URL()}))
+	replica := redistest.StartReplica(t, primary)
+	old, promoted := stores.NewClient(t, primary.URL()), stores.NewClient(t, replica.URL())
+	c := newCallers(t, stores.New(t, redisstore.Options{URL: primary.URL()}))
 	ends, accepted, begun := c.newCall("alice", "bob"), c.newCall("carol", "dave"), c.newCall("erin", "frank")
 	c.active(ends)
 	c.start(accepted)
@@ -235,7 +237,7 @@ func TestCallsInFailover(t *testing.T) {
 	c.start(begun)
 	primary.Stop(t)
 
-	c.Store = newStore(t, redisstore.Options{URL: replica.URL()})
+	c.Store = stores.New(t, redisstore.Options{URL: replica.URL()})
 	require.Equal(t, lastseen.Active, c.read(ends.ID).State, "the end was lost")
 	require.Equal(t, lastseen.Ringing, c.read(accepted.ID).State)
 	_, err := store.ReadCall(ctx, c, "chat", begun.ID)
@@ -253,7 +255,7 @@ func TestStepIsSentAgain(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
 	again := &sendTwice{}
-	s := newStore(t, redisstore.Options{URL: url, Instrument: func(client redis.UniversalClient) error {
+	s := stores.New(t, redisstore.Options{URL: url, Instrument: func(client redis.UniversalClient) error {
 		client.AddHook(again)
 		return nil
 	}})
@@ -298,10 +300,10 @@ func (*sendTwice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestInCallsOfDeletedNamespace(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
-	client, other := newClient(t, url), newStore(t, redisstore.Options{URL: url})
-	s := newStore(t, redisstore.Options{URL: url})
-	require.NoError(t, ping(s, "chat", "alice"))
-	end := nowOf(t, s).Add(time.Hour)
+	client, other := stores.NewClient(t, url), stores.New(t, redisstore.Options{URL: url})
+	s := stores.New(t, redisstore.Options{URL: url})
+	require.NoError(t, stores.Ping(s, "chat", "alice"))
+	end := kit.Now(t, s).Add(time.Hour)
 	require.NoError(t, s.SetInCall(ctx, "chat", "alice", end))
 	deletes := true
 	s.Around("evalsha", func() {

@@ -15,9 +15,11 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
-// callKey returns the key of something about the calls of chat, in a namespace with one shard.
+// callKey returns the key of something about the calls of stores.Chat, in a namespace with one shard.
 func callKey(what string) string { return "presence:" + what + ":{presence:chat}" }
 
 // callKeys are all of them, and callKeysOf those of the namespace whose first shard has a key.
@@ -34,8 +36,8 @@ func callKeysOf(shard string) (keys []string) {
 
 // TestKeysOfCalls: operators back them up, allow them and read them. See docs/decisions/redis-keys.md.
 func TestKeysOfCalls(t *testing.T) {
-	ctx, url, client := start(t)
-	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	ctx, url, client := stores.StartRedis(t)
+	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	n := c.newCall("alice", "bob")
 	n.FromDevice, n.Key, n.Digest, n.App, n.Quiet = "tab 1", "a key", "d i", `{"offer":1}`, 30*time.Second
 	begun := c.start(n)
@@ -66,14 +68,14 @@ func TestKeysOfCalls(t *testing.T) {
 	require.Equal(t, []string{"chat"}, client.ZRange(ctx, "presence::calls", 0, -1).Val())
 
 	end := fmt.Sprintf("0/%d - 0 ", step.Call.Expires)
-	require.Equal(t, map[string]string{"alice": end, "bob": end}, detailsOf(t, client, chat))
+	require.Equal(t, map[string]string{"alice": end, "bob": end}, detailsOf(t, client, stores.Chat))
 	score := float64(step.Call.Expires)
 	require.Equal(t, []redis.Z{{Member: "alice", Score: score}, {Member: "bob", Score: score}},
-		client.ZRangeWithScores(ctx, endsKey(chat), 0, -1).Val())
+		client.ZRangeWithScores(ctx, endsKey(stores.Chat), 0, -1).Val())
 
 	ended := c.act(n.ID, "alice", lastseen.End)
 	require.ElementsMatch(t, append(callKeys(),
-		"presence::calls", "presence::meta", "presence::namespaces", sidesKey(chat)), client.Keys(ctx, "*").Val())
+		"presence::calls", "presence::meta", "presence::namespaces", sidesKey(stores.Chat)), client.Keys(ctx, "*").Val())
 	require.InDelta(t, float64(ended.Call.Over-begun.Created)+600_000,
 		client.ZScore(ctx, callKey("callsover"), "call1").Val(), 0)
 }
@@ -93,8 +95,8 @@ func passKept(t *testing.T, client *redis.Client) {
 
 // TestCallsAreDeleted: nothing is left once no call is kept any longer.
 func TestCallsAreDeleted(t *testing.T) {
-	ctx, url, client := start(t)
-	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	ctx, url, client := stores.StartRedis(t)
+	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	n := c.newCall("alice", "bob")
 	n.Key, n.App = "k", "1"
 	c.active(n)
@@ -128,7 +130,7 @@ func TestCallsAreDeleted(t *testing.T) {
 // TestForeignCalls: text that we would not write counts as no call, is logged once, and goes away.
 func TestForeignCalls(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	good := "active 2 1 1 0 9 1 1 1 1 -s abc\nalice\nbob\n\n\n\n\n"
 	for _, text := range []string{
 		"", " ", "x", "\x00\xff", "\n\n\n\n\n\n\n", strings.Repeat("x", 5000), good + strings.Repeat("x", 5000),
@@ -140,7 +142,7 @@ func TestForeignCalls(t *testing.T) {
 		strings.Replace(good, " 1 1 0", " 1 9999999999999999 0", 1),
 		strings.Replace(good, " 1 1 0", " 1 1 9999999999999999", 1),
 	} {
-		s, log := newLoggedStore(t, redisstore.Options{URL: url})
+		s, log := stores.NewLogged(t, redisstore.Options{URL: url})
 		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 		c := newCallers(t, s)
 		n := c.newCall("alice", "bob")
@@ -163,14 +165,14 @@ func TestForeignCalls(t *testing.T) {
 		require.Equal(t, 2, c.expire().Calls, "%q", text)
 		require.False(t, client.HExists(ctx, callKey("calls"), "call1").Val(), "%q", text)
 		require.NoError(t, s.Close())
-		require.Equal(t, 1, log.count("cannot be read"), "%q: %s", text, log)
+		require.Equal(t, 1, log.Count("cannot be read"), "%q: %s", text, log)
 	}
 }
 
 // TestForeignCallsDoNotCount: what another program left of the calls of a user does not keep the user from calling.
 func TestForeignCallsDoNotCount(t *testing.T) {
-	ctx, url, client := start(t)
-	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	ctx, url, client := stores.StartRedis(t)
+	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	for range store.MaxCallsOfUser {
 		n := c.newCall("alice", "bob")
 		c.start(n)
@@ -184,8 +186,8 @@ func TestForeignCallsDoNotCount(t *testing.T) {
 
 // TestForeignCallClock: a clock that cannot be read neither freezes calls nor ends all of them.
 func TestForeignCallClock(t *testing.T) {
-	ctx, url, client := start(t)
-	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	ctx, url, client := stores.StartRedis(t)
+	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	for _, text := range []string{"", "x", "1", "1 x", "99999999999999999999 1", "1 99999999999999999999"} {
 		require.NoError(t, c.DeleteNamespace(ctx, "chat"))
 		first, second := c.newCall("alice", "bob"), c.newCall("carol", "dave")
@@ -197,15 +199,15 @@ func TestForeignCallClock(t *testing.T) {
 		require.Len(t, expired.Steps, 1, "%q", text)
 		require.Equal(t, first.ID, expired.Steps[0].Call.ID)
 		require.InDelta(t, float64(59*time.Minute.Milliseconds()),
-			float64(c.read(second.ID).Expires-nowOf(t, c.Store.(*redisstore.Store))), 30_000)
+			float64(c.read(second.ID).Expires-kit.Now(t, c.Store.(*redisstore.Store))), 30_000)
 	}
 }
 
 // TestSizeOfCalls: docs/operations.md names it.
 func TestSizeOfCalls(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
-	ctx, url, client := start(t)
-	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	ctx, url, client := stores.StartRedis(t)
+	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	calls := testenv.Choose(2000, 600) // more than a listpack holds
 	size := func() (sum int64) {
 		for _, key := range callKeys() {

@@ -13,11 +13,12 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // TestCallsWithoutMemory: calls go on, and end when their time passes, also while Redis has no memory left.
 func TestCallsWithoutMemory(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	s, clock := newMovableStore(t, url, 0)
 	c := newCallers(t, s)
 	heard, lost := c.newCall("alice", "bob"), c.newCall("carol", "dave")
@@ -44,7 +45,7 @@ func TestCallsWithoutMemory(t *testing.T) {
 // TestStepsWithoutMemory: while Redis has no memory left, parties can say that they take part, and end calls, also
 // again. What is to be copied is confirmed, or noted again. What an app adds is refused, with all of its step.
 func TestStepsWithoutMemory(t *testing.T) {
-	ctx, url, client := start(t)
+	ctx, url, client := stores.StartRedis(t)
 	s, clock := newMovableStore(t, url, 0)
 	c := newCallers(t, s)
 	n, rings := c.newCall("alice", "bob"), c.newCall("carol", "dave")
@@ -90,13 +91,13 @@ func TestManyOldCalls(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Parallel()
 	url := redistest.Start(t)
-	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	for i := range store.MaxCallBatch + 1 {
 		n := c.newCall(fmt.Sprint("from", i), fmt.Sprint("to", i))
 		c.start(n)
 		c.act(n.ID, n.From, lastseen.End)
 	}
-	passKept(t, newClient(t, url))
+	passKept(t, stores.NewClient(t, url))
 	require.Equal(t, store.ExpiredCalls{Kept: 1}, c.expire())
 	require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.expire())
 }
@@ -104,8 +105,8 @@ func TestManyOldCalls(t *testing.T) {
 // TestMaxCalls: a namespace keeps MaxCalls calls. Those that are forgotten make room.
 func TestMaxCalls(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
-	ctx, url, client := start(t)
-	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	ctx, url, client := stores.StartRedis(t)
+	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	first, last, another := c.newCall("alice", "bob"), c.newCall("alice", "bob"), c.newCall("carol", "dave")
 	last.Key = "k"
 	c.start(first)

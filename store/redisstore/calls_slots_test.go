@@ -17,6 +17,7 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 	callstest "github.com/lastseen/lastseen/store/storetest/calls"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // TestCallsOnCluster is what leaves a Cluster as it was: the slot that has all calls of a namespace moves.
@@ -29,7 +30,7 @@ func TestCallsOnCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := redisstore.Options{URL: c.URL(), Shards: 7, Timeout: 2 * time.Second}
-			m := &movingCalls{callers: newCallers(t, newStore(t, o)), other: newStore(t, o), cluster: c}
+			m := &movingCalls{callers: newCallers(t, stores.New(t, o)), other: stores.New(t, o), cluster: c}
 			m.active(m.newCall("alice", "bob")) // so that the namespace exists
 			m.act("call1", "alice", lastseen.End)
 			test(t, c, m)
@@ -133,7 +134,7 @@ func (m *movingCalls) tryMoved(s store.Store, id, user string, action lastseen.C
 func (m *movingCalls) finish() {
 	m.Helper()
 	refused := m.refused
-	untilSuccess(m.T, func() error { _, err := m.ExpireCalls(context.Background(), "chat"); return err })
+	stores.UntilSuccess(m.T, func() error { _, err := m.ExpireCalls(context.Background(), "chat"); return err })
 	m.next()
 	require.Equal(m, refused, m.refused, "the slot does not move any longer")
 	m.expire()

@@ -21,7 +21,7 @@ import (
 // hours are thresholds that no test outlasts: only the times of pings decide who decays, and when.
 var hours = lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}
 
-// feed is the feed of the namespace chat, with access to what Redis keeps of it.
+// feed is the feed of the namespace stores.Chat, with access to what Redis keeps of it.
 type feed struct {
 	*testing.T
 	s      *redisstore.Store
