@@ -72,14 +72,15 @@ func arrows() map[string][]string {
 		"internal/testguide":        {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
-			"api/stream", "api/web",
+			"api/problem", "api/stream", "api/web",
 		},
+		"api/problem":   {},
 		"api/stream":    {},
 		"api/auth":      {""},
 		"api/limit":     {},
 		"api/web":       {""},
 		"deploy":        {},
-		"docs/generate": {"api"},
+		"docs/generate": {"api/problem"},
 		// The examples use lastseen as others do: over HTTP.
 		"examples/chat":          {"examples/internal/demo"},
 		"examples/webrtc":        {"examples/internal/demo"},

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // proxies are the peers whose X-Forwarded-For is believed. All other peers are clients, including those on this machine
@@ -84,15 +86,15 @@ func unmapped(networks []netip.Prefix) proxies {
 // simple requests to another origin without reading the response.
 func (s *server) checkSource(r *http.Request) error {
 	if !AllowsHost(s.AllowedHosts, r.Host) {
-		return errorf(codeForbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an IP address, "+
-			"localhost, a name without a dot, or one that ends in %s: a server without authentication accepts only "+
-			"these.", r.Host, strings.Join(localDomains(), ", "))
+		return problem.Errorf(problem.Forbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an "+
+			"IP address, localhost, a name without a dot, or one that ends in %s: a server without authentication "+
+			"accepts only these.", r.Host, strings.Join(localDomains(), ", "))
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && allowsOrigin(s.CORSOrigins, origin) {
 		return nil
 	}
 	if s.crossOrigin.Check(r) != nil {
-		return newError(codeForbidden,
+		return problem.New(problem.Forbidden,
 			"This POST or DELETE comes from a web page whose origin is not in --cors-origins. "+
 				"A server without authentication accepts those of its own pages and of clients that are not browsers.")
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
@@ -150,7 +151,7 @@ func NewShared(c Config) *Shared {
 		buckets:  limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, overload: overload,
 		metrics: newMetrics(c, bodies, overload),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
-		pseudonyms: pseudonyms(crand.Text()), pages: web.New(ErrorCodes()),
+		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types()),
 		upgrader: stream.NewSocketUpgrader(), arrivals: newArrivals(c.Now), viewers: newViewers(),
 	}
 	s.selves, s.calls = newRereads(s, s.rereadSelf), newRereads(s, s.rereadCalls)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -81,7 +82,7 @@ func (s *server) bulk(c echo.Context, e event, into any, list **[]item, field st
 		return err
 	}
 	if *list == nil {
-		return errorf(codeInvalidJSON, "The field %s is missing.", field)
+		return problem.Errorf(problem.InvalidJSON, "The field %s is missing.", field)
 	}
 	return s.recordItems(c, e, namespace, **list)
 }
@@ -121,18 +122,18 @@ type item struct {
 
 // itemErrors collects the errors of the items of a request.
 type itemErrors struct {
-	code  code // of the first
-	items []itemError
+	code  problem.Code // of the first
+	items []problem.Item
 	total int
 }
 
-func (e *itemErrors) add(index int, err *apiError) {
+func (e *itemErrors) add(index int, err *problem.Error) {
 	if e.total == 0 {
-		e.code = err.code
+		e.code = err.Code
 	}
 	e.total++
 	if len(e.items) < maxItemErrors {
-		e.items = append(e.items, itemError{Index: index, Detail: err.detail})
+		e.items = append(e.items, problem.Item{Index: index, Detail: err.Detail})
 	}
 }
 
@@ -141,19 +142,18 @@ func (e *itemErrors) err() error {
 	if e.total == 0 {
 		return nil
 	}
-	wrong := fmt.Sprintf("%d invalid items, the first at", e.total)
-	if e.total == 1 {
-		wrong = "1 invalid item, at"
+	wrong, first := "1 invalid item, at", e.items[0]
+	if e.total > 1 {
+		wrong = fmt.Sprintf("%d invalid items, the first at", e.total)
 	}
-	err := errorf(e.code, "%s index %d: %s The request had no effect.", wrong, e.items[0].Index, e.items[0].Detail)
-	err.items = e.items
-	return err
+	detail := fmt.Sprintf("%s index %d: %s The request had no effect.", wrong, first.Index, first.Detail)
+	return &problem.Error{Code: e.code, Detail: detail, Items: e.items}
 }
 
 // atIndex adds the index of an item to an error for the caller.
 func atIndex(index int, err error) error {
-	var known *apiError
-	if !errors.As(err, &known) {
+	known, ok := errors.AsType[*problem.Error](err)
+	if !ok {
 		return err
 	}
 	var bad itemErrors

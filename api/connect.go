@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/stream"
 )
 
@@ -114,7 +115,7 @@ func (s *server) upgrade(c echo.Context, n *session) error {
 	response := c.Response()
 	response.Status, response.Committed = http.StatusSwitchingProtocols, true // package echo must not respond
 	if err != nil {
-		return &apiError{code: codeInvalidParameter, detail: "The upgrade failed.", cause: err}
+		return &problem.Error{Code: problem.InvalidParameter, Detail: "The upgrade failed.", Cause: err}
 	}
 	n.begin(socket)
 	return nil
@@ -123,16 +124,17 @@ func (s *server) upgrade(c echo.Context, n *session) error {
 // checkUpgrade returns an error unless a request is one for a WebSocket.
 func checkUpgrade(r *http.Request) error {
 	if !stream.IsUpgrade(r) || r.Method != http.MethodGet || !stream.IsSupportedVersion(r) {
-		e := newError(codeUpgradeRequired, "This path serves WebSockets, version "+stream.SocketVersion+
-			", over HTTP/1.1: send the headers Upgrade, Connection and Sec-WebSocket-Version.")
-		e.header = map[string]string{
-			echo.HeaderUpgrade: "websocket", echo.HeaderConnection: "Upgrade",
-			"Sec-WebSocket-Version": stream.SocketVersion,
+		return &problem.Error{
+			Code: problem.UpgradeRequired, Detail: "This path serves WebSockets, version " + stream.SocketVersion +
+				", over HTTP/1.1: send the headers Upgrade, Connection and Sec-WebSocket-Version.",
+			Header: map[string]string{
+				echo.HeaderUpgrade: "websocket", echo.HeaderConnection: "Upgrade",
+				"Sec-WebSocket-Version": stream.SocketVersion,
+			},
 		}
-		return e
 	}
 	if err := stream.CheckUpgrade(r); err != nil {
-		return errorf(codeInvalidParameter, "Invalid request for a WebSocket: %v.", err)
+		return problem.Errorf(problem.InvalidParameter, "Invalid request for a WebSocket: %v.", err)
 	}
 	return nil
 }
@@ -147,7 +149,7 @@ func (s *server) checkSocketOrigin(r *http.Request) error {
 	if origin := origins[0]; len(origins) == 1 && (isOriginOf(origin, r.Host) || allowsOrigin(s.CORSOrigins, origin)) {
 		return nil
 	}
-	return newError(codeForbidden, "This WebSocket comes from a web page whose origin is not in --cors-origins.")
+	return problem.New(problem.Forbidden, "This WebSocket comes from a web page whose origin is not in --cors-origins.")
 }
 
 // isOriginOf reports whether an origin is that of the pages of a host. The scheme can be another one than that of this

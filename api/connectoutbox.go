@@ -3,6 +3,7 @@ package api
 import (
 	"slices"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/stream"
 )
 
@@ -117,6 +118,6 @@ func (n *session) nextPost() (p posted, ok bool) {
 func (n *session) pingNow() {
 	if err := n.socket.Ping(); err != nil && stream.IsSlow(err) {
 		n.metrics.slowReader()
-		n.close(newError(codeTimedOut, "The client received nothing for too long."))
+		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
 }

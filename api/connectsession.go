@@ -14,6 +14,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store/connections"
 )
@@ -173,12 +174,12 @@ func (n *session) say(e ending) {
 func (n *session) close(err error) {
 	e := classify(err)
 	n.say(byServer)
-	if !n.socket.Close(e.code.closeCode(), string(e.code)) {
+	if !n.socket.Close(e.Code.CloseCode(), string(e.Code)) {
 		return
 	}
 	server := n.newest.Load()
-	n.metrics.failed(e.code.problemType().Code)
-	if e.code.closeCode() < codeInternal.closeCode() {
+	n.metrics.failed(e.Code.Type().Code)
+	if e.Code.CloseCode() < problem.Internal.CloseCode() {
 		server.logRefused(e, n.attrs)
 	} else {
 		server.logFailed(e, err, nothing, n.attrs())
@@ -201,8 +202,8 @@ const closeWait = time.Second
 func (n *session) refuse(err error, id string) {
 	e := classify(err)
 	server := n.newest.Load()
-	n.metrics.failed(e.code.problemType().Code)
-	if e.code.closeCode() < codeInternal.closeCode() {
+	n.metrics.failed(e.Code.Type().Code)
+	if e.Code.CloseCode() < problem.Internal.CloseCode() {
 		server.logRefused(e, n.attrs)
 	} else {
 		server.logFailed(e, err, nothing, n.attrs())
@@ -216,7 +217,7 @@ func (n *session) send(text []byte) bool {
 	err := n.sendWithin(text, stream.WriteTimeout)
 	if err != nil && stream.IsSlow(err) {
 		n.metrics.slowReader()
-		n.close(newError(codeTimedOut, "The client received nothing for too long."))
+		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
 	return err == nil
 }
@@ -241,10 +242,10 @@ func (n *session) wake() {
 	switch {
 	case n.ctx.Err() != nil:
 	case received && !greeted:
-		n.fail(newError(codeOverloaded, "The server could not handle the frame hello in time."), "")
+		n.fail(problem.New(problem.Overloaded, "The server could not handle the frame hello in time."), "")
 		n.cancel() // afterwards: what handles the frame would respond that the store does not
 	case !greeted:
-		n.fail(newError(codeTimedOut, "The frame hello did not come in time."), "")
+		n.fail(problem.New(problem.TimedOut, "The frame hello did not come in time."), "")
 	case n.check() && n.beat():
 		n.schedule()
 	}
@@ -258,7 +259,7 @@ func (n *session) beat() bool {
 	}
 	if n.unanswered >= maxUnanswered {
 		n.say(silent)
-		n.close(newError(codeTimedOut, "The client does not answer pings."))
+		n.close(problem.New(problem.TimedOut, "The client does not answer pings."))
 		return false
 	}
 	n.mu.Lock()
@@ -275,7 +276,7 @@ func (n *session) beat() bool {
 		n.metrics.frameSent()
 	case err != nil && stream.IsSlow(err):
 		n.metrics.slowReader()
-		n.close(newError(codeTimedOut, "The client received nothing for too long."))
+		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
 	return err == nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/api/web"
 )
@@ -344,7 +345,7 @@ func kindOf(e *exchange, operation string) (string, error) {
 	if e.status < http.StatusBadRequest {
 		return kind, nil
 	}
-	var p struct{ Code code }
+	var p struct{ Code problem.Code }
 	err := json.Unmarshal(e.content.Bytes(), &p, json.MatchCaseInsensitiveNames(true))
 	return kind + " " + string(p.Code), err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // checkRateLimit charges n requests to the caller's limit, and returns an error if that is exceeded. Many count as at
@@ -41,13 +42,13 @@ func (s *server) chargeWithin(key limit.Key, limits limit.Limits, n int) error {
 	}
 	s.metrics.rateLimited(key.Policy)
 	burst, seconds := limit.Burst(exceeded.PerSecond), wholeSeconds(exceeded.Wait)
-	e := errorf(codeRateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
+	e := problem.Errorf(problem.RateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
 		key.Policy, exceeded.PerSecond, burst)
 	wait := seconds
 	if key.Policy == limit.PerAddress { // many users can be behind it, who must not come back together
 		wait += int64(s.Random() * limit.Window.Seconds())
 	}
-	e.header = map[string]string{ // see draft-ietf-httpapi-ratelimit-headers-10
+	e.Header = map[string]string{ // see draft-ietf-httpapi-ratelimit-headers-10
 		echo.HeaderRetryAfter: strconv.FormatInt(wait, 10),
 		"RateLimit":           fmt.Sprintf("%q;r=0;t=%d", key.Policy, seconds),
 		"RateLimit-Policy":    fmt.Sprintf("%q;q=%d;w=%d", key.Policy, burst, limit.Window/time.Second),

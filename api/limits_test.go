@@ -16,6 +16,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // behindProxy makes the server trust the X-Forwarded-For of the test's client, and limits an address to 5 requests
@@ -49,16 +50,16 @@ func TestLimits(t *testing.T) {
 	} {
 		require.Equal(t, want, refused.header.Get(name))
 	}
-	w.fails(codeRateLimited, "GET", "/chat?what=is+this", "", from("203.0.113.7"))
+	w.fails(problem.RateLimited, "GET", "/chat?what=is+this", "", from("203.0.113.7"))
 	require.NotRegexp(t, "level=(INFO|WARN|ERROR)", w.log.String(), "only at level debug")
 	responded := pings(1, "203.0.113.8") // somebody else
 	require.Empty(t, responded.header.Get("RateLimit"), "who is within the limit is not bothered with it")
 
 	now = now.Add(time.Second)
 	pings(3, "203.0.113.7")
-	w.fails(codeRateLimited, "POST", alicePing, "", from("203.0.113.7"))
+	w.fails(problem.RateLimited, "POST", alicePing, "", from("203.0.113.7"))
 	w.reload(func(*Config) {}) // which does not refill buckets
-	w.fails(codeRateLimited, "POST", alicePing, "", from("203.0.113.7"))
+	w.fails(problem.RateLimited, "POST", alicePing, "", from("203.0.113.7"))
 	w.reload(func(c *Config) { c.Limits = limit.Limits{} })
 	pings(1, "203.0.113.7")
 }
@@ -76,8 +77,8 @@ func TestUnlimitedRequests(t *testing.T) {
 		w.sendTo(r.method, r.path, "", alice).is(t, http.StatusOK, r.path)
 	}
 	w.send("OPTIONS", "/chat", "", alice).is(t, http.StatusNoContent)
-	w.fails(codeNotFound, "GET", "/chat/nothing", "", alice)
-	w.fails(codeRateLimited, "GET", "/chat", "", alice)
+	w.fails(problem.NotFound, "GET", "/chat/nothing", "", alice)
+	w.fails(problem.RateLimited, "GET", "/chat", "", alice)
 
 	w.spend("X-Other: 1")
 	w.spend("X-Other: 1")
@@ -91,7 +92,7 @@ func TestLimitsOfAddresses(t *testing.T) {
 	} {
 		w := newTestServer(t, fileStore(t), behindProxy)
 		w.spend(from(local))
-		w.fails(codeRateLimited, "GET", "/chat", "", from(local))
+		w.fails(problem.RateLimited, "GET", "/chat", "", from(local))
 	}
 	unknownProxy := newTestServer(t, fileStore(t), behindProxy, func(c *Config) { c.TrustedProxies = nil })
 	for range 2 {
@@ -99,15 +100,15 @@ func TestLimitsOfAddresses(t *testing.T) {
 	}
 	w := newTestServer(t, fileStore(t), behindProxy)
 	w.spend(from("2001:db8:0:1::1"))
-	w.fails(codeRateLimited, "GET", "/chat", "", from("2001:db8:0:1:ffff::2"))
+	w.fails(problem.RateLimited, "GET", "/chat", "", from("2001:db8:0:1:ffff::2"))
 	w.spend(from("2001:db8:0:2::1"))
 	w.spend(from("203.0.113.7"))
 	for _, same := range []string{
 		"::ffff:203.0.113.7", " 203.0.113.7 ", "[203.0.113.7]", "198.51.100.1, 203.0.113.7", "127.0.0.1,203.0.113.7",
 	} {
-		w.fails(codeRateLimited, "GET", "/chat", "", from(same))
+		w.fails(problem.RateLimited, "GET", "/chat", "", from(same))
 	}
-	w.fails(codeRateLimited, "GET", "/chat", "", from("198.51.100.1"), from("203.0.113.7"))
+	w.fails(problem.RateLimited, "GET", "/chat", "", from("198.51.100.1"), from("203.0.113.7"))
 }
 
 // TestLimitsOfCallers checks that an authenticated caller has one limit, from any address.
@@ -143,16 +144,16 @@ func TestLimitsOfRefusedRequests(t *testing.T) {
 	w := newTestServer(t, fileStore(t), guarded)
 	wrong, office := bearer("ls_wrong"), from("203.0.113.7")
 	for range limit.Burst(1) {
-		w.fails(codeUnauthenticated, "GET", "/chat", "", wrong, office)
+		w.fails(problem.Unauthenticated, "GET", "/chat", "", wrong, office)
 	}
-	w.fails(codeRateLimited, "GET", "/chat", "", wrong, office)
-	w.fails(codeRateLimited, "GET", "/chat", "", office)
+	w.fails(problem.RateLimited, "GET", "/chat", "", wrong, office)
+	w.fails(problem.RateLimited, "GET", "/chat", "", office)
 	w.spend(bearer(one), office)
-	w.fails(codeUnauthenticated, "GET", "/chat", "", wrong, from("203.0.113.8"))
+	w.fails(problem.Unauthenticated, "GET", "/chat", "", wrong, from("203.0.113.8"))
 	for range limit.Burst(2) {
-		w.fails(codeForbidden, "DELETE", aliceUser, "", bearer(token("alice")))
+		w.fails(problem.Forbidden, "DELETE", aliceUser, "", bearer(token("alice")))
 	}
-	w.fails(codeRateLimited, "DELETE", aliceUser, "", bearer(token("alice")))
+	w.fails(problem.RateLimited, "DELETE", aliceUser, "", bearer(token("alice")))
 }
 
 // TestLimitsOfConnections: an upgrade counts for its address before anything is read, whatever comes of it, and a hello
@@ -164,9 +165,9 @@ func TestLimitsOfConnections(t *testing.T) {
 	for range limit.Burst(1) - 2 {
 		s := w.dialSocket("chat", office)
 		s.send(`{"hello":` + strings.Repeat("[", lastseen.MaxDepth))
-		s.fails(codeInvalidJSON)
+		s.fails(problem.InvalidJSON)
 	}
-	w.fails(codeUpgradeRequired, "GET", "/chat/connect", "", office)
+	w.fails(problem.UpgradeRequired, "GET", "/chat/connect", "", office)
 	w.hello(`{"user":"alice","token":"`+token("alice")+`"}`, office)
 	refused := w.send("GET", "/chat/connect", "", upgradeHeaders(office, bearer(one))...)
 	refused.is(t, http.StatusTooManyRequests)
@@ -176,7 +177,7 @@ func TestLimitsOfConnections(t *testing.T) {
 	for range limit.Burst(1) {
 		w.hello(`{}`, from("203.0.113.8")) // the upgrade has paid for a client without credentials
 	}
-	w.refused(codeRateLimited, from("203.0.113.8"))
+	w.refused(problem.RateLimited, from("203.0.113.8"))
 	for range 2 * limit.Burst(1) {
 		w.dialSocket("chat") // from this machine
 	}
@@ -196,7 +197,7 @@ func rateLimited(t *testing.T, w *testServer, calls map[string]call) map[string]
 	}
 	responded := limited.responses()
 	maps.DeleteFunc(responded, func(response string, _ bool) bool {
-		return !strings.HasSuffix(response, fmt.Sprint(" 429 ", codeRateLimited))
+		return !strings.HasSuffix(response, fmt.Sprint(" 429 ", problem.RateLimited))
 	})
 	return responded
 }

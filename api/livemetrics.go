@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -128,7 +129,7 @@ func newSocketMetrics(register promauto.Factory) *socketMetrics {
 		m.closed[code] = closed.WithLabelValues(strconv.Itoa(code))
 	}
 	for _, status := range []int{400, 401, 403, 404, 408, 409, 410, 413, 429, 500, 503} {
-		code := closeCodes + status
+		code := problem.CloseCodes + status
 		m.closed[code] = closed.WithLabelValues(strconv.Itoa(code))
 	}
 	return m

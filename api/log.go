@@ -18,6 +18,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // Log lines about requests have the route as a template and never the path: names of namespaces and users are personal
@@ -87,45 +88,36 @@ func (p pseudonyms) of(name string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// logRefusal logs, at level debug, why a request was refused.
-func (s *server) logRefusal(c echo.Context, e *apiError) {
-	s.logRefused(e, func() []slog.Attr { return s.requestAttrs(c) })
-}
-
 // logRefused logs, at level debug, why something with these attributes was refused.
-func (s *server) logRefused(e *apiError, about func() []slog.Attr) {
+func (s *server) logRefused(e *problem.Error, about func() []slog.Attr) {
 	ctx := context.Background()
 	if !s.Logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	reason := e.detail
-	if inner := (*apiError)(nil); e.cause != nil && !errors.As(e.cause, &inner) {
-		reason = e.cause.Error()
+	reason := e.Detail
+	if inner := (*problem.Error)(nil); e.Cause != nil && !errors.As(e.Cause, &inner) {
+		reason = e.Cause.Error()
 	}
 	s.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused", append(about(),
-		slog.Int("status", e.code.problemType().Status), slog.String("code", string(e.code)),
+		slog.Int("status", e.Code.Type().Status), slog.String("code", string(e.Code)),
 		slog.String("reason", quotable(reason)))...)
 }
 
-// logFailure logs or counts a request that failed because of the server.
-func (s *server) logFailure(c echo.Context, e *apiError, err error) {
-	s.logFailed(e, err, reachOf(c.Request().Method, c.Path()), s.requestAttrs(c))
-}
-
 // logFailed logs or counts a failure of what needs a reach, and has attributes.
-func (s *server) logFailed(e *apiError, err error, needs reach, about []slog.Attr) {
-	attrs := append([]slog.Attr{slog.String("code", string(e.code))}, about...)
+func (s *server) logFailed(e *problem.Error, err error, needs reach, about []slog.Attr) {
+	attrs := append([]slog.Attr{slog.String("code", string(e.Code))}, about...)
 	attrs = append(attrs, slog.String("error", bounded(err.Error(), maxCause)))
 	switch {
-	case e.code == codeShuttingDown, // the log has it
-		e.code == codeKeysUnavailable,      // anyone can send such tokens; package auth logs the failed fetch
-		e.code == codeAvailabilityNotReady, // which is expected, and ends by itself
-		errors.Is(err, errShed):            // the overload is logged
+	case e.Code == problem.ShuttingDown, // the log has it
+		e.Code == problem.KeysUnavailable,      // anyone can send such tokens; package auth logs the failed fetch
+		e.Code == problem.AvailabilityNotReady, // which is expected, and ends by itself
+		errors.Is(err, errShed):                // the overload is logged
 		s.Logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
-	case e.code.isOutage():
-		s.outages.failed(e.code, needs, err, attrs...)
+	case e.Code == problem.StoreUnavailable, e.Code == problem.StoreFull, e.Code == problem.Overloaded:
+		// as long as the store is down, all for the same reason
+		s.outages.failed(e.Code, needs, err, attrs...)
 	default:
-		s.defects.log(slog.LevelError, string(e.code), "request failed", attrs...)
+		s.defects.log(slog.LevelError, string(e.Code), "request failed", attrs...)
 	}
 }
 

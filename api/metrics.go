@@ -9,13 +9,14 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // metrics are the metrics of the handlers, which docs/metrics.md defines. They outlive a handler. Methods of a nil
 // *metrics have no effect. Clients cannot add labels: each label is from a list in the code or in the configuration.
 type metrics struct {
 	requests   *requestMetrics
-	errors     map[code]prometheus.Counter
+	errors     map[problem.Code]prometheus.Counter
 	limited    map[limit.Policy]prometheus.Counter
 	results    [2]results // by event
 	departures *prometheus.CounterVec
@@ -44,7 +45,7 @@ func newMetrics(c Config, bodies *bodyMemory, o *overload) *metrics {
 	m := &metrics{
 		requests: newRequestMetrics(register, routes), changes: newChangesMetrics(register),
 		sockets: newSocketMetrics(register),
-		errors:  map[code]prometheus.Counter{}, limited: map[limit.Policy]prometheus.Counter{},
+		errors:  map[problem.Code]prometheus.Counter{}, limited: map[limit.Policy]prometheus.Counter{},
 		results: [2]results{
 			eventPing:  newResults(register, "lastseen_pings_total", "Pings by result."),
 			eventLeave: newResults(register, "lastseen_leaves_total", "Leaves by result."),
@@ -60,7 +61,7 @@ func newMetrics(c Config, bodies *bodyMemory, o *overload) *metrics {
 	codes := register.NewCounterVec(prometheus.CounterOpts{
 		Name: "lastseen_http_errors_total", Help: "Error responses by code.",
 	}, []string{"code"})
-	for _, c := range ErrorCodes() {
+	for _, c := range problem.Types() {
 		m.errors[c.Code] = codes.WithLabelValues(string(c.Code))
 	}
 	policies := register.NewCounterVec(prometheus.CounterOpts{
@@ -107,7 +108,7 @@ func (m *metrics) configure(s *server) {
 }
 
 // failed counts an error response.
-func (m *metrics) failed(c code) {
+func (m *metrics) failed(c problem.Code) {
 	if m != nil {
 		m.errors[c].Inc()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -72,21 +73,21 @@ func TestRequestMetrics(t *testing.T) {
 	for range 3 {
 		w.post("/chat/users/alice/ping", "")
 	}
-	w.fails(codeInvalidTime, "POST", "/chat/users/alice/ping", `{"at":"x"}`)
+	w.fails(problem.InvalidTime, "POST", "/chat/users/alice/ping", `{"at":"x"}`)
 	w.get("/chat/users/alice")
 	w.send("HEAD", "/chat/users/alice", "")
 	w.post("/chat/pings", "{\"user\":\"alice\"}\n{\"user\":\"bob\"}\n", ndjson)
-	w.fails(codeInvalidUser, "GET", "/chat/users/%01", "")
-	w.fails(codeMethodNotAllowed, "PUT", "/chat/users/alice", "")
+	w.fails(problem.InvalidUser, "GET", "/chat/users/%01", "")
+	w.fails(problem.MethodNotAllowed, "PUT", "/chat/users/alice", "")
 	w.send("OPTIONS", "/chat/users/alice", "")
-	w.fails(codeInvalidParameter, "GET", "/chat//x/y", "")
-	w.fails(codeNotFound, "BREW", "/chat/coffee/1", "")
+	w.fails(problem.InvalidParameter, "GET", "/chat//x/y", "")
+	w.fails(problem.NotFound, "BREW", "/chat/coffee/1", "")
 	w.sendTo("GET", "/docs", "")
 	var many []string
 	for i := range maxHeaderLines + 1 {
 		many = append(many, fmt.Sprintf("X-%d: y", i))
 	}
-	w.fails(codeTooManyHeaders, "GET", "/chat/users/alice", "", many...)
+	w.fails(problem.TooManyHeaders, "GET", "/chat/users/alice", "", many...)
 
 	const user = "/v1/namespaces/:namespace/users/:user"
 	total := samples(t, registry, "lastseen_http_requests_total")
@@ -228,22 +229,22 @@ func TestEventMetrics(t *testing.T) {
 	w.post("/chat/users/alice/ping", "")
 	w.post("/chat/users/alice/ping", "") // the same time again
 	w.post("/chat/users/alice/ping", `{"at":1795175999}`)
-	w.fails(codeInvalidUser, "POST", "/chat/users/%01/ping", "")
+	w.fails(problem.InvalidUser, "POST", "/chat/users/%01/ping", "")
 	expect(map[string]float64{"recorded": 2, "superseded": 1, "refused": 1}, none, none)
 
 	w.post("/chat/users/alice/leave", "")
 	w.post("/chat/users/alice/leave", `{"at":1795175999}`)
 	w.post("/chat/users/alice/ping", "") // at the same time left wins
 	w.post("/other/users/bob/leave", "")
-	w.fails(codeInvalidJSON, "POST", "/chat/users/alice/leave", `{`)
+	w.fails(problem.InvalidJSON, "POST", "/chat/users/alice/leave", `{`)
 	expect(map[string]float64{"recorded": 2, "superseded": 2, "refused": 1},
 		map[string]float64{"recorded": 2, "superseded": 1, "refused": 1}, map[string]float64{"left,chat": 1})
 
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"carol"},{"user":"dan"}]}`)
-	w.fails(codeInvalidUser, "POST", "/chat/pings", `{"pings":[{"user":"eve"},{"user":""},{"user":"x"}]}`)
-	w.fails(codeInvalidJSON, "POST", "/chat/pings", `{"pings":[{"user":"eve"},`)
+	w.fails(problem.InvalidUser, "POST", "/chat/pings", `{"pings":[{"user":"eve"},{"user":""},{"user":"x"}]}`)
+	w.fails(problem.InvalidJSON, "POST", "/chat/pings", `{"pings":[{"user":"eve"},`)
 	w.post("/chat/leaves", "{\"user\":\"carol\"}\n{\"user\":\"dan\",\"at\":1795175999}\n", ndjson)
-	w.fails(codeInvalidJSON, "POST", "/chat/leaves", "{\"user\":\"dan\"}\n{", ndjson)
+	w.fails(problem.InvalidJSON, "POST", "/chat/leaves", "{\"user\":\"dan\"}\n{", ndjson)
 	expect(map[string]float64{"recorded": 4, "superseded": 3, "refused": 4},
 		map[string]float64{"recorded": 4, "superseded": 2, "refused": 1}, map[string]float64{"left,chat": 3})
 
@@ -265,9 +266,9 @@ func TestRefusedEvents(t *testing.T) {
 	w, registry := newMeteredServer(t, failingLater(fileStore(t), store.ErrUnavailable))
 	three := `{"pings":[{"user":"a"},{"user":"b"},{"user":"c"}]}`
 	w.post("/chat/pings", three)
-	w.fails(codeStoreUnavailable, "POST", "/chat/pings", three)
-	w.fails(codeStoreUnavailable, "POST", "/chat/pings", "{\"user\":\"a\"}\n{\"user\":\"b\"}\n", ndjson)
-	w.fails(codeStoreUnavailable, "POST", "/chat/users/a/ping", "")
+	w.fails(problem.StoreUnavailable, "POST", "/chat/pings", three)
+	w.fails(problem.StoreUnavailable, "POST", "/chat/pings", "{\"user\":\"a\"}\n{\"user\":\"b\"}\n", ndjson)
+	w.fails(problem.StoreUnavailable, "POST", "/chat/users/a/ping", "")
 	require.Equal(t, map[string]float64{"recorded": 3, "refused": 6}, samples(t, registry, "lastseen_pings_total"))
 }
 

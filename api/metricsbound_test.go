@@ -20,6 +20,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/filestore"
@@ -83,7 +84,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	for name, most := range map[string]int{
 		"lastseen_http_requests_total":           methods * templates * outcomes,
 		"lastseen_http_request_duration_seconds": methods * templates,
-		"lastseen_http_errors_total":             len(ErrorCodes()),
+		"lastseen_http_errors_total":             len(problem.Types()),
 		"lastseen_rate_limited_total":            4,
 		"lastseen_pings_total":                   3,
 		"lastseen_leaves_total":                  3,

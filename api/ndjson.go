@@ -3,12 +3,15 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 const (
@@ -60,14 +63,11 @@ func (s *server) recordLines(c echo.Context, e event, namespace string) error {
 
 // interrupted is the error of a stream of which a part is recorded. The response does not wait for the rest of the
 // stream, so the connection ends.
-func interrupted(c echo.Context, e *apiError, cause error, line, recorded int) error {
+func interrupted(c echo.Context, e *problem.Error, cause error, line, recorded int) error {
 	c.Response().Header().Set(echo.HeaderConnection, "close")
 	stopped := *e
-	stopped.line, stopped.recorded = line, &recorded
-	if stopped.cause == nil {
-		stopped.cause = cause
-	}
-	return &stopped
+	stopped.Line, stopped.Recorded = line, &recorded
+	return stopped.Because(cmp.Or(stopped.Cause, cause))
 }
 
 // readChunk reads the lines of the next chunk. With an error, the chunk has the lines before it.
@@ -149,7 +149,7 @@ func (l *lines) next() ([]byte, error) {
 	}
 	l.number++
 	if len(bytes.TrimSuffix(line, []byte("\n"))) > maxLine || errors.Is(err, bufio.ErrBufferFull) {
-		return nil, errorf(codeBodyTooLarge, "The line has more than %d bytes.", maxLine)
+		return nil, problem.Errorf(problem.BodyTooLarge, "The line has more than %d bytes.", maxLine)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, bodyError(err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 const (
@@ -247,9 +249,9 @@ func TestCrossOriginWrites(t *testing.T) {
 		require.Equal(t, c.want, r.status, "%s: %s", c.name, r.body)
 		w.send("GET", "/chat", "", c.headers...).is(t, http.StatusOK, c.name, ": reading is up to CORS")
 		if c.want == http.StatusForbidden {
-			problem := w.fails(codeForbidden, "POST", "/chat/users/alice/ping", "", c.headers...)
-			require.Contains(t, problem["detail"], "--cors-origins", c.name)
-			w.fails(codeForbidden, "DELETE", "/chat?confirm=chat", "", c.headers...)
+			refusal := w.fails(problem.Forbidden, "POST", "/chat/users/alice/ping", "", c.headers...)
+			require.Contains(t, refusal["detail"], "--cors-origins", c.name)
+			w.fails(problem.Forbidden, "DELETE", "/chat?confirm=chat", "", c.headers...)
 		}
 	}
 }

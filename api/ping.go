@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
@@ -133,9 +134,9 @@ type batch struct {
 func (b *batch) size() int { return len(b.plain) + len(b.devices) + len(b.later) }
 
 // add validates what a body says about a user and adds it to the batch. Its namespace is that of the batch.
-func (b *batch) add(e event, namespace, user string, a assertion, now lastseen.Instant) *apiError {
+func (b *batch) add(e event, namespace, user string, a assertion, now lastseen.Instant) *problem.Error {
 	if err := lastseen.CheckUser(user); err != nil {
-		return newError(codeInvalidUser, sentence(err))
+		return problem.From(problem.InvalidUser, err)
 	}
 	at, err := parseAt(a.At, now)
 	if err != nil {
@@ -164,7 +165,7 @@ func (b *batch) add(e event, namespace, user string, a assertion, now lastseen.I
 // details validates what an assertion at a time says about a device, and how long it has to wait.
 func (a assertion) details(
 	e event, at lastseen.Instant,
-) (sighting store.DeviceSighting, after time.Duration, err *apiError) {
+) (sighting store.DeviceSighting, after time.Duration, err *problem.Error) {
 	if a.Device != nil {
 		if sighting, err = a.Device.sighting(); err != nil {
 			return sighting, 0, err
@@ -172,11 +173,11 @@ func (a assertion) details(
 	}
 	switch {
 	case e == eventPing && a.After != "":
-		return sighting, 0, newError(codeUnknownField, `Unknown field "after": only leaves have it.`)
+		return sighting, 0, problem.New(problem.UnknownField, `Unknown field "after": only leaves have it.`)
 	case e == eventLeave && a.Activity != "":
-		return sighting, 0, newError(codeUnknownField, `Unknown field "activity": only pings have it.`)
+		return sighting, 0, problem.New(problem.UnknownField, `Unknown field "activity": only pings have it.`)
 	case a.Activity != "" && a.Device == nil:
-		return sighting, 0, newError(codeInvalidDevice, "activity is that of a device: send the device, too.")
+		return sighting, 0, problem.New(problem.InvalidDevice, "activity is that of a device: send the device, too.")
 	}
 	if sighting.Idle, err = parseActivity(a.Activity, at); err != nil {
 		return sighting, 0, err
@@ -186,16 +187,16 @@ func (a assertion) details(
 }
 
 // parseAfter reads how long a leave has to wait; 0 if it is omitted.
-func parseAfter(text string) (time.Duration, *apiError) {
+func parseAfter(text string) (time.Duration, *problem.Error) {
 	if text == "" || text == "0" || text == "0s" {
 		return 0, nil
 	}
 	after, err := lastseen.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, errorf(codeInvalidDuration, "after: %v.", err)
+		return 0, problem.Errorf(problem.InvalidDuration, "after: %v.", err)
 	case after > connections.MaxGrace:
-		return 0, errorf(codeInvalidDuration, "Invalid after %.40q: use at most %s.", text, "60s")
+		return 0, problem.Errorf(problem.InvalidDuration, "Invalid after %.40q: use at most %s.", text, "60s")
 	}
 	return after, nil
 }

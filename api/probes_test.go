@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -226,11 +227,11 @@ func TestFailuresAreCountedOnce(t *testing.T) {
 func TestLateTimerEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newOutageLog(slog.New(slog.DiscardHandler), time.Now)
-		l.failed(codeOverloaded, writing, errors.New("down"))
+		l.failed(problem.Overloaded, writing, errors.New("down"))
 		l.succeeded(writing)
-		o := l.outages[codeOverloaded]
+		o := l.outages[problem.Overloaded]
 		first := o.total
-		l.failed(codeOverloaded, writing, errors.New("down"))
+		l.failed(problem.Overloaded, writing, errors.New("down"))
 		l.succeeded(writing)
 		l.end(o, first) // as the first timer does if it fires just before it is stopped
 		require.EqualValues(t, 1, l.ongoing.Load())

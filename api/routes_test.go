@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // TestMethods goes through the table of routes: HEAD equals GET without a body, OPTIONS lists the methods, any other
@@ -59,21 +61,21 @@ func TestUnusualPaths(t *testing.T) {
 		name := map[bool]string{true: "user", false: "code"}[r.status == http.StatusOK]
 		require.Equal(t, want, r.json(t)[name], "%s: %s", path, r.body)
 	}
-	for want, paths := range map[code][]string{
+	for want, paths := range map[problem.Code][]string{
 		// Namespaces hold no percent sign, so that nothing is left to be decoded twice.
-		codeInvalidNamespace: {
+		problem.InvalidNamespace: {
 			"/v1/namespaces/..", "/v1/namespaces//users", "%2e%2e/counts", "%252e%252e/counts", "chat%00/counts",
 			"chat%2500/counts", "chat%0d%0aX:y/counts", "chat%2fcounts", "chat%2f..%2fchat/counts",
 			"chat%5c..%5cchat/counts", "chat;x=y/counts", "%c0%ae%c0%ae/counts", "%ef%bc%8e%ef%bc%8e/counts",
 			"presence%3achat/counts",
 		},
-		codeInvalidUser: {
+		problem.InvalidUser: {
 			"chat/users/..", "chat/users/%2e%2e", "chat/users/.%2e", "chat/users/%00", "chat/users/a%00b",
 			"chat/users/a%0d%0aX-Evil:%20y", "chat/users/%c0%af", "chat/users/%e0%80%af", "chat/users/%ed%a0%80",
 			"chat/users/%f4%90%80%80", "chat/users/" + strings.Repeat("%41", 257), "chat/users//ping",
 		},
-		codeInvalidParameter: {"/v1//namespaces/chat/users/alice/ping"},
-		codeNotFound: {
+		problem.InvalidParameter: {"/v1//namespaces/chat/users/alice/ping"},
+		problem.NotFound: {
 			"chat/users/../counts", "/v1/../v1/namespaces", "/v1/./namespaces", "/./v1/namespaces", "/V1/namespaces",
 			"/v1%2fnamespaces", "/%76%31/namespaces", "/healthz/..;/v1/namespaces", "/healthz%00",
 			"/docs/..%2f..%2fgo.mod",
@@ -171,10 +173,10 @@ func TestRefusedHost(t *testing.T) {
 		if strings.HasPrefix(request, "HEAD") {
 			continue
 		}
-		problem := r.json(t)
-		require.Equal(t, "forbidden", problem["code"], request)
+		refusal := r.json(t)
+		require.Equal(t, "forbidden", refusal["code"], request)
 		for _, text := range []string{`"rebound.example:8080"`, "--allowed-hosts", "localhost"} {
-			require.Contains(t, problem["detail"], text)
+			require.Contains(t, refusal["detail"], text)
 		}
 	}
 	require.Equal(t, before, w.get("/chat/users?as_of=2026-11-20T22:00:00Z"), "nothing changed")

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // Limits on the time of a request and the size of its header. A lookup of 100 users by GET fits: 100 × 256 bytes,
@@ -115,7 +117,7 @@ func checkHeaders(request *http.Request) error {
 	}
 	// The server waits for the rest of the body. Until then it keeps only the header that the log needs.
 	request.Header = http.Header{echo.HeaderXForwardedFor: slices.Clone(request.Header[echo.HeaderXForwardedFor])}
-	return errorf(codeTooManyHeaders, "The request has %d headers: send at most %d.", lines, maxHeaderLines)
+	return problem.Errorf(problem.TooManyHeaders, "The request has %d headers: send at most %d.", lines, maxHeaderLines)
 }
 
 // checkPath makes the router use the path as it was sent, so that %2F in a name is not a separator, and refuses empty
@@ -146,10 +148,10 @@ func emptySegment(path string) error {
 	calls := len(segments) > 4 && segments[4] == "calls"
 	switch {
 	case missing(3):
-		return newError(codeInvalidNamespace, "The namespace in the path is empty.")
+		return problem.New(problem.InvalidNamespace, "The namespace in the path is empty.")
 	case missing(5) && !calls:
-		return newError(codeInvalidUser, "The user in the path is empty.")
+		return problem.New(problem.InvalidUser, "The user in the path is empty.")
 	default:
-		return newError(codeInvalidParameter, "The path has an empty segment.")
+		return problem.New(problem.InvalidParameter, "The path has an empty segment.")
 	}
 }
