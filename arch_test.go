@@ -72,15 +72,15 @@ func arrows() map[string][]string {
 		"internal/testguide":        {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
-			"api/problem", "api/stream", "api/web",
+			"api/live/transport", "api/problem", "api/web",
 		},
-		"api/problem":   {},
-		"api/stream":    {},
-		"api/auth":      {""},
-		"api/limit":     {},
-		"api/web":       {""},
-		"deploy":        {},
-		"docs/generate": {"api/problem"},
+		"api/problem":        {},
+		"api/live/transport": {},
+		"api/auth":           {""},
+		"api/limit":          {},
+		"api/web":            {""},
+		"deploy":             {},
+		"docs/generate":      {"api/problem"},
 		// The examples use lastseen as others do: over HTTP.
 		"examples/chat":          {"examples/internal/demo"},
 		"examples/webrtc":        {"examples/internal/demo"},
@@ -217,6 +217,8 @@ func TestImportsFollowTheArrows(t *testing.T) {
 			switch {
 			case ours && !strings.HasSuffix(s.name, "_test.go"):
 				require.Contains(t, allowed, target, "%s/%s", s.dir, s.name)
+			case strings.HasPrefix(s.dir, "api/live") || s.dir == "api/problem":
+				require.NotContains(t, imported, "labstack/echo", "%s/%s", s.dir, s.name)
 			case s.dir == "" && !s.isTest():
 				require.NotContains(t, imported, ".", "the vocabulary uses the standard library only: %s", s.name)
 			case s.dir == "store" && !s.isTest() && !ours:

@@ -24,8 +24,8 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
@@ -127,7 +127,7 @@ type Shared struct {
 	calls      *rereads // of users' calls
 	viewers    *viewers
 	callWaits  callWaits
-	upgrader   *stream.SocketUpgrader
+	upgrader   *transport.SocketUpgrader
 	buckets    *limit.Buckets
 	redials    *redials
 	bodies     *bodyMemory
@@ -152,7 +152,7 @@ func NewShared(c Config) *Shared {
 		metrics: newMetrics(c, bodies, overload),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types()),
-		upgrader: stream.NewSocketUpgrader(), arrivals: newArrivals(c.Now), viewers: newViewers(),
+		upgrader: transport.NewSocketUpgrader(), arrivals: newArrivals(c.Now), viewers: newViewers(),
 	}
 	s.selves, s.calls = newRereads(s, s.rereadSelf), newRereads(s, s.rereadCalls)
 	return s

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -108,7 +108,7 @@ func acceptsEvents(headers []string) bool {
 				continue
 			}
 			switch name = strings.TrimSpace(name); {
-			case strings.EqualFold(name, stream.MediaType):
+			case strings.EqualFold(name, transport.MediaType):
 				events = max(events, q)
 			case strings.EqualFold(name, mediaJSON):
 				others = max(others, q)

@@ -10,8 +10,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/api/stream"
 )
 
 // WebSocketLimits are the limits of WebSockets on one server.
@@ -109,7 +109,7 @@ func (s *server) upgrade(c echo.Context, n *session) error {
 		return errShuttingDown()
 	}
 	header := http.Header{echo.HeaderXRequestID: {n.requestID}}
-	socket, err := s.upgrader.Upgrade(c.Response(), c.Request(), header, stream.SocketLimits{
+	socket, err := s.upgrader.Upgrade(c.Response(), c.Request(), header, transport.SocketLimits{
 		Message: maxHello, MessageTime: messageTime, PerSecond: framesPerSecond, Burst: frameBurst,
 	})
 	response := c.Response()
@@ -123,17 +123,17 @@ func (s *server) upgrade(c echo.Context, n *session) error {
 
 // checkUpgrade returns an error unless a request is one for a WebSocket.
 func checkUpgrade(r *http.Request) error {
-	if !stream.IsUpgrade(r) || r.Method != http.MethodGet || !stream.IsSupportedVersion(r) {
+	if !transport.IsUpgrade(r) || r.Method != http.MethodGet || !transport.IsSupportedVersion(r) {
 		return &problem.Error{
-			Code: problem.UpgradeRequired, Detail: "This path serves WebSockets, version " + stream.SocketVersion +
+			Code: problem.UpgradeRequired, Detail: "This path serves WebSockets, version " + transport.SocketVersion +
 				", over HTTP/1.1: send the headers Upgrade, Connection and Sec-WebSocket-Version.",
 			Header: map[string]string{
 				echo.HeaderUpgrade: "websocket", echo.HeaderConnection: "Upgrade",
-				"Sec-WebSocket-Version": stream.SocketVersion,
+				"Sec-WebSocket-Version": transport.SocketVersion,
 			},
 		}
 	}
-	if err := stream.CheckUpgrade(r); err != nil {
+	if err := transport.CheckUpgrade(r); err != nil {
 		return problem.Errorf(problem.InvalidParameter, "Invalid request for a WebSocket: %v.", err)
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/api/stream"
 )
 
 // upgradeHeaders are the headers of a request for a WebSocket, as requests of package net/http need them.
@@ -71,7 +71,7 @@ func TestConnectIsPresence(t *testing.T) {
 	require.Equal(t, "web", firstOf(w.get("/chat/users/alice/devices"), "devices")["kind"])
 	alice.quiet()
 	alice.asks(`{"leave":{}}`, frameOK)
-	alice.closed(stream.CodeNormal, "")
+	alice.closed(transport.CodeNormal, "")
 	require.Equal(t, "grey", w.get("/chat/users/alice")["status"])
 
 	made := map[any]bool{}

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
@@ -296,7 +296,7 @@ func TestConnectFailsWithoutWaiting(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(stream.WriteTimeout / 2):
+	case <-time.After(transport.WriteTimeout / 2):
 		t.Error("it waits")
 	}
 }

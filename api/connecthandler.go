@@ -8,13 +8,13 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
-// Heard notes that the client was heard; see [stream.SocketHandler].
+// Heard notes that the client was heard; see [transport.SocketHandler].
 func (n *session) Heard() {
 	n.heard.Store(true)
 	n.metrics.frameReceived()
@@ -23,7 +23,7 @@ func (n *session) Heard() {
 	}
 }
 
-// Message handles a frame; see [stream.SocketHandler].
+// Message handles a frame; see [transport.SocketHandler].
 func (n *session) Message(text []byte) {
 	defer func() { n.recovered(recover()) }()
 	if requests := len(text) / frameCharge; n.greeted && requests > 0 {
@@ -46,26 +46,26 @@ func (n *session) Message(text []byte) {
 	}
 }
 
-// Fault closes the session of a client that broke a limit; see [stream.SocketHandler].
-func (n *session) Fault(f stream.Fault) {
+// Fault closes the session of a client that broke a limit; see [transport.SocketHandler].
+func (n *session) Fault(f transport.Fault) {
 	switch f {
-	case stream.FaultBinary:
+	case transport.FaultBinary:
 		n.fail(problem.New(problem.InvalidJSON, "The frame is binary: send text."), "")
-	case stream.FaultLarge:
+	case transport.FaultLarge:
 		most := maxFrame
 		if !n.greeted {
 			most = maxHello
 		}
 		n.fail(problem.Errorf(problem.BodyTooLarge, "The frame has more than %d bytes: send a smaller one.", most), "")
-	case stream.FaultFlood:
+	case transport.FaultFlood:
 		n.fail(problem.Errorf(problem.RateLimited,
 			"Limit for one connection: %d frames per second.", framesPerSecond), "")
-	case stream.FaultSlow:
+	case transport.FaultSlow:
 		n.fail(problem.New(problem.TimedOut, "The frame is incomplete or arrived too slowly."), "")
 	}
 }
 
-// Reserve takes memory for a message from that of request bodies; see [stream.SocketHandler].
+// Reserve takes memory for a message from that of request bodies; see [transport.SocketHandler].
 func (n *session) Reserve(bytes int) bool {
 	if n.memory == nil {
 		key, limited := n.payer()
@@ -78,7 +78,7 @@ func (n *session) Reserve(bytes int) bool {
 	return true
 }
 
-// Release gives the memory back; see [stream.SocketHandler].
+// Release gives the memory back; see [transport.SocketHandler].
 func (n *session) Release() {
 	if n.memory != nil {
 		n.memory.release()
@@ -183,7 +183,7 @@ func (n *session) handleLeave(f clientFrame) error {
 	}
 	n.say(departed)
 	n.confirm(f.id)
-	n.socket.Close(stream.CodeNormal, "")
+	n.socket.Close(transport.CodeNormal, "")
 	return nil
 }
 

@@ -3,8 +3,8 @@ package api
 import (
 	"slices"
 
+	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/api/stream"
 )
 
 // maxPosts is the number of frames that wait for a slow client. More are dropped.
@@ -116,7 +116,7 @@ func (n *session) nextPost() (p posted, ok bool) {
 
 // pingNow sends a ping out of turn.
 func (n *session) pingNow() {
-	if err := n.socket.Ping(); err != nil && stream.IsSlow(err) {
+	if err := n.socket.Ping(); err != nil && transport.IsSlow(err) {
 		n.metrics.slowReader()
 		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}

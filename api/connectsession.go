@@ -14,8 +14,8 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
@@ -24,7 +24,7 @@ import (
 // everything.
 type session struct {
 	*Shared
-	socket    *stream.Socket
+	socket    *transport.Socket
 	ticket    *ticket
 	namespace string
 	id        string // of the connection, for the client and the log
@@ -73,7 +73,7 @@ const (
 )
 
 // begin begins the session.
-func (n *session) begin(socket *stream.Socket) {
+func (n *session) begin(socket *transport.Socket) {
 	n.socket, n.id = socket, strconv.FormatUint(rand.Uint64(), 36)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.heard.Store(true)
@@ -90,7 +90,7 @@ func (n *session) begin(socket *stream.Socket) {
 
 // run serves the session until it ends.
 func (n *session) run() {
-	how := stream.Closed
+	how := transport.Closed
 	defer func() {
 		n.recovered(recover())
 		n.end(how)
@@ -106,7 +106,7 @@ func (n *session) recovered(panicked any) {
 }
 
 // end ends the session, whose socket is closed.
-func (n *session) end(how stream.Ending) {
+func (n *session) end(how transport.Ending) {
 	n.cancel()
 	n.leaveArrivals()
 	n.mu.Lock()
@@ -130,13 +130,13 @@ func (n *session) end(how stream.Ending) {
 }
 
 // endingOf returns how a user's connection ended. Only what the client did is a goodbye.
-func endingOf(how stream.Ending, said ending) connections.Ending {
+func endingOf(how transport.Ending, said ending) connections.Ending {
 	switch {
 	case said == departed:
 		return connections.Left
-	case said == unsaid && how == stream.Gone:
+	case said == unsaid && how == transport.Gone:
 		return connections.Gone
-	case said == silent, how == stream.Lost:
+	case said == silent, how == transport.Lost:
 		return connections.Silent
 	default:
 		return connections.Ended
@@ -214,8 +214,8 @@ func (n *session) refuse(err error, id string) {
 // send sends a frame. A client that does not receive it in time is disconnected; other errors end the session by
 // themselves.
 func (n *session) send(text []byte) bool {
-	err := n.sendWithin(text, stream.WriteTimeout)
-	if err != nil && stream.IsSlow(err) {
+	err := n.sendWithin(text, transport.WriteTimeout)
+	if err != nil && transport.IsSlow(err) {
 		n.metrics.slowReader()
 		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
@@ -274,7 +274,7 @@ func (n *session) beat() bool {
 	switch {
 	case err == nil && !watches:
 		n.metrics.frameSent()
-	case err != nil && stream.IsSlow(err):
+	case err != nil && transport.IsSlow(err):
 		n.metrics.slowReader()
 		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}

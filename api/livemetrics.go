@@ -11,26 +11,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
-// transport is how changes get to a client that waits for them.
-type transport int
+// delivery is how changes get to a client that waits for them.
+type delivery int
 
-// The transports.
+// The deliveries.
 const (
-	longPoll transport = iota
+	longPoll delivery = iota
 	events
 	webSocket
 	callPoll // a long poll for the calls of a user
-	transports
+	deliveries
 )
 
 // changesMetrics are about requests that wait for changes.
 type changesMetrics struct {
-	open [transports]atomic.Int64
+	open [deliveries]atomic.Int64
 	lag  prometheus.Histogram
 }
 
@@ -40,7 +40,7 @@ func newChangesMetrics(register promauto.Factory) *changesMetrics {
 		Help:    "Time from recording a change to writing it to a client that was waiting.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}))}
-	labels := [transports]string{longPoll: "long_poll", events: "sse", webSocket: "websocket", callPoll: "calls"}
+	labels := [deliveries]string{longPoll: "long_poll", events: "sse", webSocket: "websocket", callPoll: "calls"}
 	for t, label := range labels {
 		register.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "lastseen_changes_streams", Help: "Requests that wait for changes or calls now.",
@@ -93,7 +93,9 @@ type socketMetrics struct {
 }
 
 // usualCloseCodes are the close codes that are counted separately besides those of errors.
-func usualCloseCodes() []int { return []int{1000, 1001, stream.CodeProtocol, 1005, stream.CodeBroken} }
+func usualCloseCodes() []int {
+	return []int{1000, 1001, transport.CodeProtocol, 1005, transport.CodeBroken}
+}
 
 func newSocketMetrics(register promauto.Factory) *socketMetrics {
 	frames := register.NewCounterVec(prometheus.CounterOpts{

@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
 )
 
 // openRequest is a request that can stay open, to wait for something. From time to time it is authorized again. One
@@ -102,11 +102,11 @@ func (r *openRequest) authorizeAgain(now time.Time) error {
 }
 
 // hold counts a request as one that waits, and no longer as one being served, until the returned function is called.
-func (r *openRequest) hold(t transport) (release func()) {
-	stream.Hold(r.c.Response())
+func (r *openRequest) hold(t delivery) (release func()) {
+	transport.Hold(r.c.Response())
 	m := r.metrics
 	if m == nil {
-		return func() { stream.Release(r.c.Response()) }
+		return func() { transport.Release(r.c.Response()) }
 	}
 	began := m.requests.now()
 	m.requests.inProgress.Add(-1)
@@ -115,7 +115,7 @@ func (r *openRequest) hold(t transport) (release func()) {
 		m.changes.open[t].Add(-1)
 		m.requests.inProgress.Add(1)
 		r.c.Set(heldKey, heldTime(r.c)+m.requests.now()-began)
-		stream.Release(r.c.Response())
+		transport.Release(r.c.Response())
 	}
 }
 
