@@ -72,10 +72,11 @@ func arrows() map[string][]string {
 		"internal/testguide":        {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
-			"api/live/transport", "api/problem", "api/web",
+			"api/live/transport", "api/problem", "api/telemetry", "api/web",
 		},
 		"api/problem":        {},
 		"api/live/transport": {},
+		"api/telemetry":      {"", "api/limit", "api/problem"},
 		"api/auth":           {""},
 		"api/limit":          {},
 		"api/web":            {""},

@@ -9,15 +9,18 @@ import (
 	crand "crypto/rand"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/singleflight"
 
@@ -26,6 +29,7 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
@@ -133,12 +137,13 @@ type Shared struct {
 	bodies     *bodyMemory
 	outages    *outageLog
 	overload   *overload
-	defects    *throttle
+	defects    *telemetry.Throttle
 	pseudonyms pseudonyms
 	probes     singleflight.Group // of readyz
 	pages      web.Pages
 	draining   atomic.Bool
-	metrics    *metrics // nil for none
+	// Telemetry counts what happens; nil without Config.Metrics, which has no effect.
+	Telemetry *telemetry.Metrics
 }
 
 // NewShared returns the state for handlers with this configuration. All of them use its BodyMemory, Metrics, Logger and
@@ -149,11 +154,13 @@ func NewShared(c Config) *Shared {
 	s := &Shared{
 		followed: limit.NewDistinct(maxNamespaces, followedFor, limit.DefaultSize, c.Now),
 		buckets:  limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, overload: overload,
-		metrics: newMetrics(c, bodies, overload),
-		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
+		Telemetry: telemetry.New(c.Metrics, measured((&server{}).routes())),
+		outages:   newOutageLog(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types()),
 		upgrader: transport.NewSocketUpgrader(), arrivals: newArrivals(c.Now), viewers: newViewers(),
 	}
+	bodies.export(promauto.With(c.Metrics))
+	overload.export(promauto.With(c.Metrics))
 	s.selves, s.calls = newRereads(s, s.rereadSelf), newRereads(s, s.rereadCalls)
 	return s
 }
@@ -197,7 +204,8 @@ func New(c Config) http.Handler {
 		Shared: c.Shared, Config: c, proxies: unmapped(c.TrustedProxies), replicas: replicas, uncounted: c.Store,
 	}
 	s.Store = s.overload.counted(c.Store)
-	s.metrics.configure(s)
+	interval := func(namespace string) time.Duration { return s.settings(namespace).PingInterval }
+	s.Telemetry.Configure(c.WebSockets.Max, slices.Collect(maps.Keys(c.Namespaces)), interval)
 	s.newest.Store(s)
 	s.rounds.next() // requests that stay open are authorized again
 	go s.checkSockets()
@@ -207,7 +215,7 @@ func New(c Config) http.Handler {
 		e.Pre(s.accessLog) // first, so that it sees each response as it was sent
 	}
 	if c.Tracer != nil {
-		e.Pre(s.trace)
+		e.Pre(telemetry.Trace(c.Tracer))
 	}
 	e.Pre(s.begin, s.explainCORS)
 	if len(c.CORSOrigins) > 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -44,7 +45,7 @@ type bulkResponse struct {
 // @Router /v1/namespaces/{namespace}/pings [post]
 func (s *server) pings(c echo.Context, _ query) error {
 	var body pingsBody
-	return s.bulk(c, eventPing, &body, &body.Pings, "pings")
+	return s.bulk(c, telemetry.Ping, &body, &body.Pings, "pings")
 }
 
 // leaves records many leaves.
@@ -60,11 +61,11 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Router /v1/namespaces/{namespace}/leaves [post]
 func (s *server) leaves(c echo.Context, _ query) error {
 	var body leavesBody
-	return s.bulk(c, eventLeave, &body, &body.Leaves, "leaves")
+	return s.bulk(c, telemetry.Leave, &body, &body.Leaves, "leaves")
 }
 
 // bulk records many events: a stream of lines, or JSON that is decoded into a value. The list is its field.
-func (s *server) bulk(c echo.Context, e event, into any, list **[]item, field string) error {
+func (s *server) bulk(c echo.Context, e telemetry.Event, into any, list **[]item, field string) error {
 	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func (s *server) bulk(c echo.Context, e event, into any, list **[]item, field st
 }
 
 // recordItems records all items, or none if one of them is invalid.
-func (s *server) recordItems(c echo.Context, e event, namespace string, items []item) error {
+func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string, items []item) error {
 	ctx := c.Request().Context()
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -105,7 +106,7 @@ func (s *server) recordItems(c echo.Context, e event, namespace string, items []
 		_, err = s.record(ctx, e, namespace, &b)
 	}
 	if err != nil {
-		s.metrics.refused(e, len(items))
+		s.Telemetry.Refused(e, len(items))
 		return err
 	}
 	return respond(c, bulkResponse{Recorded: len(items)})

@@ -12,6 +12,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -157,7 +158,7 @@ func (p *callsPoll) turn(until time.Time) (calls []lastseen.Call, place callPlac
 	case err != nil:
 		return nil, place, false, err
 	}
-	release := p.hold(callPoll)
+	release := p.hold(telemetry.CallPoll)
 	defer release()
 	timer := time.NewTimer(min(pause, p.jitter(callsPause*4/5, callsPause)))
 	defer timer.Stop()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -49,7 +50,7 @@ func (w *watch) serveEvents(cursor string, limit int) error {
 	if w.c.Request().Method == http.MethodHead {
 		return nil
 	}
-	defer w.hold(events)()
+	defer w.hold(telemetry.ServerSentEvents)()
 	err = e.send(transport.AppendRetry(nil, w.jitter(minReconnect, maxReconnect)))
 	if err == nil && (cursor == "" || first.Reset || len(first.Users) > 0) {
 		err = e.sendBatch(first)
@@ -122,7 +123,7 @@ func (e *eventStream) sendBatch(batch feed.Batch) error {
 	if err := e.sendPart(name, changedIn(batch, users)); err != nil {
 		return err
 	}
-	e.delivered(batch.Users)
+	e.server.delivered(e.c.Request().Context(), e.opened, batch.Users)
 	return nil
 }
 
@@ -146,7 +147,7 @@ func (e *eventStream) sendEvent(name, id string, data func([]byte) []byte) error
 // send sends text. Its error means that the client is gone or receives too slowly.
 func (e *eventStream) send(text []byte) error {
 	if err := e.out.Send(text); err != nil {
-		return fmt.Errorf("%w: %w", errNotSent, err)
+		return fmt.Errorf("%w: %w", telemetry.ErrNotSent, err)
 	}
 	return nil
 }

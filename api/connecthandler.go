@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
@@ -17,7 +18,7 @@ import (
 // Heard notes that the client was heard; see [transport.SocketHandler].
 func (n *session) Heard() {
 	n.heard.Store(true)
-	n.metrics.frameReceived()
+	n.Telemetry.CountSocket(telemetry.FrameReceived)
 	if n.device != nil { // which only this method sets
 		n.device.Heard()
 	}

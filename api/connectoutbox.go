@@ -5,6 +5,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // maxPosts is the number of frames that wait for a slow client. More are dropped.
@@ -117,7 +118,7 @@ func (n *session) nextPost() (p posted, ok bool) {
 // pingNow sends a ping out of turn.
 func (n *session) pingNow() {
 	if err := n.socket.Ping(); err != nil && transport.IsSlow(err) {
-		n.metrics.slowReader()
+		n.Telemetry.CountSocket(telemetry.SlowReader)
 		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
@@ -78,7 +79,7 @@ func (n *session) begin(socket *transport.Socket) {
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.heard.Store(true)
 	n.sockets.add(n)
-	n.metrics.socketOpened()
+	n.Telemetry.SocketOpened()
 	n.mu.Lock()
 	n.arriving, n.timer = true, time.AfterFunc(promptHello, n.wake)
 	n.mu.Unlock()
@@ -121,7 +122,7 @@ func (n *session) end(how transport.Ending) {
 	n.sockets.remove(n)
 	n.ticket.close()
 	code := n.socket.Code()
-	n.metrics.socketClosed(code)
+	n.Telemetry.SocketClosed(code)
 	server := n.newest.Load()
 	if ctx := context.Background(); server.Logger.Enabled(ctx, slog.LevelDebug) {
 		attrs := append(n.attrs(), slog.Int("close_code", code))
@@ -178,7 +179,7 @@ func (n *session) close(err error) {
 		return
 	}
 	server := n.newest.Load()
-	n.metrics.failed(e.Code.Type().Code)
+	n.Telemetry.Failed(e.Code.Type().Code)
 	if e.Code.CloseCode() < problem.Internal.CloseCode() {
 		server.logRefused(e, n.attrs)
 	} else {
@@ -202,7 +203,7 @@ const closeWait = time.Second
 func (n *session) refuse(err error, id string) {
 	e := classify(err)
 	server := n.newest.Load()
-	n.metrics.failed(e.Code.Type().Code)
+	n.Telemetry.Failed(e.Code.Type().Code)
 	if e.Code.CloseCode() < problem.Internal.CloseCode() {
 		server.logRefused(e, n.attrs)
 	} else {
@@ -216,7 +217,7 @@ func (n *session) refuse(err error, id string) {
 func (n *session) send(text []byte) bool {
 	err := n.sendWithin(text, transport.WriteTimeout)
 	if err != nil && transport.IsSlow(err) {
-		n.metrics.slowReader()
+		n.Telemetry.CountSocket(telemetry.SlowReader)
 		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
 	return err == nil
@@ -225,7 +226,7 @@ func (n *session) send(text []byte) bool {
 func (n *session) sendWithin(text []byte, within time.Duration) error {
 	err := n.socket.Send(text, within)
 	if err == nil {
-		n.metrics.frameSent()
+		n.Telemetry.CountSocket(telemetry.FrameSent)
 	}
 	return err
 }
@@ -273,9 +274,9 @@ func (n *session) beat() bool {
 	}
 	switch {
 	case err == nil && !watches:
-		n.metrics.frameSent()
+		n.Telemetry.CountSocket(telemetry.FrameSent)
 	case err != nil && transport.IsSlow(err):
-		n.metrics.slowReader()
+		n.Telemetry.CountSocket(telemetry.SlowReader)
 		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
 	return err == nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -85,7 +86,7 @@ func (n *session) handleTyping(f clientFrame) error {
 	var t typing // of an invisible user, for no one: the response then takes as long, also for keys that can only write
 	if said.Availability != lastseen.Invisible {
 		t = typing{in: body.In, to: to}
-		n.metrics.typingSent()
+		n.Telemetry.CountSocket(telemetry.TypingSent)
 	}
 	s.signalChange(n.ctx, store.Signal{Kind: signalTyping, Namespace: n.namespace, User: n.user, Data: t.encode()},
 		"typing is not shown")
@@ -132,7 +133,7 @@ func (s *Shared) deliverTyping(signal store.Signal) {
 				frame = t.frame(signal.User)
 			}
 			if read.check(n.namespace, "", n.currentCaller()) == nil && n.post(posted{frame: frame}) {
-				s.metrics.typingDelivered()
+				s.Telemetry.CountSocket(telemetry.TypingDelivered)
 			}
 		}
 	}

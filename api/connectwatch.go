@@ -153,13 +153,13 @@ func (f *following) replace(s *server, q watchQuery) (batch feed.Batch, err erro
 	}
 	f.stopWatching()
 	f.watcher, f.everyone = w, q.Everyone
-	f.metrics.follows(1)
+	f.Telemetry.Follows(1)
 	return batch, nil
 }
 
 // noteOpened notes when the client begins to wait, for the delivery lag.
 func (f *following) noteOpened(s *server) {
-	if f.metrics == nil || f.opened != math.MaxInt64 {
+	if f.Telemetry == nil || f.opened != math.MaxInt64 {
 		return
 	}
 	if now, err := s.Store.Now(f.ctx); err == nil {
@@ -227,7 +227,7 @@ func (f *following) stopWatching() {
 	}
 	f.watcher.Close()
 	f.watcher, f.everyone = nil, false
-	f.metrics.follows(-1)
+	f.Telemetry.Follows(-1)
 }
 
 // end ends the watcher and the counts.

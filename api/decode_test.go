@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // TestDeepJSON checks that deeply nested JSON costs neither stack nor time, at any position.
@@ -263,7 +264,7 @@ func FuzzBody(f *testing.F) {
 		}
 		require.True(t, utf8.Valid(data))
 		for _, i := range *body.Pings {
-			for _, e := range []event{eventPing, eventLeave} {
+			for _, e := range []telemetry.Event{telemetry.Ping, telemetry.Leave} {
 				if err := new(batch).add(e, "chat", i.User, i.assertion, testNow); err != nil {
 					requireProblem(t, err)
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
@@ -109,7 +110,7 @@ func TestNullDevices(t *testing.T) {
 		var i item
 		require.NoError(t, unmarshal([]byte(text), &i))
 		var b batch
-		require.Nil(t, b.add(eventPing, "chat", i.User, i.assertion, testNow))
+		require.Nil(t, b.add(telemetry.Ping, "chat", i.User, i.assertion, testNow))
 		require.Equal(t, want, b)
 	}
 }
@@ -244,8 +245,8 @@ func TestDeviceMetrics(t *testing.T) {
 	w.send("POST", "/chat/users/bob/leave", `{"after":"1m"}`).is(t, http.StatusAccepted)
 	require.Equal(t, map[string]float64{"recorded": 3, "superseded": 1}, leaves())
 	require.Equal(t, map[string]float64{"left,chat": 1}, departures(), "a leave that waits can become void")
-	w.Shared().CountLeft("chat", 2)
-	w.Shared().CountLeft("unknown", 2)
+	w.Shared().Telemetry.CountLeft("chat", 2)
+	w.Shared().Telemetry.CountLeft("unknown", 2)
 	require.Equal(t, map[string]float64{"left,chat": 3}, departures())
 	w.fails(problem.InvalidDevice, "POST", "/chat/users/alice/ping", `{"device":{}}`)
 	require.Equal(t, map[string]float64{"recorded": 2, "refused": 1}, samples(t, registry, "lastseen_pings_total"))

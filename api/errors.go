@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/feed"
@@ -22,7 +23,7 @@ func (s *server) handleError(err error, c echo.Context) {
 	e := classify(err)
 	status := e.Code.Type().Status
 	header := c.Response().Header()
-	gone := clientGone(err, c)
+	gone := telemetry.ClientGone(err, c)
 	switch {
 	case status < http.StatusInternalServerError:
 		s.logRefused(e, func() []slog.Attr { return s.requestAttrs(c) })
@@ -30,7 +31,7 @@ func (s *server) handleError(err error, c echo.Context) {
 		s.logFailed(e, err, reachOf(c.Request().Method, c.Path()), s.requestAttrs(c))
 	}
 	if !gone {
-		s.metrics.failed(e.Code)
+		s.Telemetry.Failed(e.Code)
 	}
 	if c.Response().Committed {
 		return // too late for another response
@@ -47,14 +48,6 @@ func (s *server) handleError(err error, c echo.Context) {
 		s.Logger.Debug("response not sent", "request_id", body.RequestID, "error", err)
 	}
 	drainBody(c)
-}
-
-// errNotSent means that the client did not receive a response.
-var errNotSent = errors.New("the response could not be sent")
-
-// clientGone reports whether the request failed only because its client closed the connection or reads too slowly.
-func clientGone(err error, c echo.Context) bool {
-	return errors.Is(err, errNotSent) || errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil
 }
 
 // classify returns what the response says about an error.

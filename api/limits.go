@@ -1,12 +1,9 @@
 package api
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -40,7 +37,7 @@ func (s *server) chargeWithin(key limit.Key, limits limit.Limits, n int) error {
 	if ok {
 		return nil
 	}
-	s.metrics.rateLimited(key.Policy)
+	s.Telemetry.RateLimited(key.Policy)
 	burst, seconds := limit.Burst(exceeded.PerSecond), wholeSeconds(exceeded.Wait)
 	e := problem.Errorf(problem.RateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
 		key.Policy, exceeded.PerSecond, burst)
@@ -94,52 +91,4 @@ func callerKeyOf(caller *auth.Caller) limit.Key {
 // a trusted proxy forwards them: a proxy that is not configured would be one caller for all.
 func (s *server) addressKey(r *http.Request) (key limit.Key, limited bool) {
 	return limit.ByAddress(s.proxies.client(r)), !s.proxies.isLocal(r) // requests without an address share a key
-}
-
-const (
-	throttleTime = time.Minute
-	maxThrottled = 32 // failures that are counted separately
-)
-
-// throttle logs failures that repeat: of each id at most max a minute. It counts the others, for one line at the end
-// of that minute, and logs them at level debug. Its methods may be called concurrently.
-type throttle struct {
-	logger *slog.Logger
-	max    int
-	mu     sync.Mutex
-	counts map[string]int // by id, in the current minute of each
-}
-
-func newThrottle(logger *slog.Logger, limit int) *throttle {
-	return &throttle{logger: logger, max: limit, counts: map[string]int{}}
-}
-
-// log logs or counts a failure.
-func (t *throttle) log(level slog.Level, id, message string, attrs ...slog.Attr) {
-	t.mu.Lock()
-	if t.counts[id] == 0 && len(t.counts) >= maxThrottled {
-		id, message, attrs = "", "too many different failures to count each", nil
-	}
-	t.counts[id]++
-	count := t.counts[id]
-	t.mu.Unlock()
-	if count == 1 {
-		time.AfterFunc(throttleTime, func() { t.summary(level, id, message, attrs) })
-	}
-	if count > t.max {
-		level = slog.LevelDebug
-	}
-	t.logger.LogAttrs(context.Background(), level, message, attrs...)
-}
-
-// summary logs how many failures were only counted in a minute, with the attributes of the first one.
-func (t *throttle) summary(level slog.Level, id, message string, attrs []slog.Attr) {
-	t.mu.Lock()
-	more := t.counts[id] - t.max
-	delete(t.counts, id)
-	t.mu.Unlock()
-	if more > 0 {
-		attrs = append(attrs, slog.Int("times", more), slog.Duration("within", throttleTime))
-		t.logger.LogAttrs(context.Background(), level, message, attrs...)
-	}
 }

@@ -9,24 +9,22 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // Log lines about requests have the route as a template and never the path: names of namespaces and users are personal
 // data. The handlers of log/slog escape control characters.
 
 const (
-	maxReason = 200     // bytes of a reason that can quote the caller
-	maxCause  = 8 << 10 // bytes of an internal cause, which can have a stack
+	maxCause = 8 << 10 // bytes of an internal cause, which can have a stack
 	// lines a minute about failures with one code that is not an outage: each can have a different cause
 	maxDefects = 20
 )
@@ -51,7 +49,7 @@ func (s *server) accessLog(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 	return []slog.Attr{
 		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
-		slog.String("method", bounded(c.Request().Method, maxReason)),
+		slog.String("method", telemetry.Bounded(c.Request().Method, telemetry.MaxReason)),
 		slog.String("route", c.Path()),
 		slog.String("caller", s.callerName(c)),
 	}
@@ -100,13 +98,13 @@ func (s *server) logRefused(e *problem.Error, about func() []slog.Attr) {
 	}
 	s.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused", append(about(),
 		slog.Int("status", e.Code.Type().Status), slog.String("code", string(e.Code)),
-		slog.String("reason", quotable(reason)))...)
+		slog.String("reason", telemetry.Quotable(reason)))...)
 }
 
 // logFailed logs or counts a failure of what needs a reach, and has attributes.
 func (s *server) logFailed(e *problem.Error, err error, needs reach, about []slog.Attr) {
 	attrs := append([]slog.Attr{slog.String("code", string(e.Code))}, about...)
-	attrs = append(attrs, slog.String("error", bounded(err.Error(), maxCause)))
+	attrs = append(attrs, slog.String("error", telemetry.Bounded(err.Error(), maxCause)))
 	switch {
 	case e.Code == problem.ShuttingDown, // the log has it
 		e.Code == problem.KeysUnavailable,      // anyone can send such tokens; package auth logs the failed fetch
@@ -117,7 +115,7 @@ func (s *server) logFailed(e *problem.Error, err error, needs reach, about []slo
 		// as long as the store is down, all for the same reason
 		s.outages.failed(e.Code, needs, err, attrs...)
 	default:
-		s.defects.log(slog.LevelError, string(e.Code), "request failed", attrs...)
+		s.defects.Log(slog.LevelError, string(e.Code), "request failed", attrs...)
 	}
 }
 
@@ -139,8 +137,8 @@ func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
 			message = "preflight refused"
 		}
 		s.Logger.LogAttrs(r.Context(), slog.LevelDebug, message, append(s.requestAttrs(c),
-			slog.String("origin", quotable(r.Header.Get(echo.HeaderOrigin))),
-			slog.String("reason", quotable(reason)))...)
+			slog.String("origin", telemetry.Quotable(r.Header.Get(echo.HeaderOrigin))),
+			slog.String("reason", telemetry.Quotable(reason)))...)
 		return err
 	}
 }
@@ -174,25 +172,4 @@ func listed(list, item string) bool {
 	return slices.ContainsFunc(strings.Split(list, ","), func(listed string) bool {
 		return strings.EqualFold(strings.TrimSpace(listed), item)
 	})
-}
-
-// credentials matches text that looks like an API key or a token.
-var credentials = regexp.MustCompile(`(ls_|eyJ)[A-Za-z0-9_.-]{5,}`)
-
-// quotable prepares text that can quote a caller for the log: it shortens it, and removes credentials that were sent in
-// the wrong place.
-func quotable(text string) string {
-	return bounded(credentials.ReplaceAllString(bounded(text, 2*maxReason), "${1}…"), maxReason)
-}
-
-// bounded returns at most limit bytes of a text, followed by … if there are more.
-func bounded(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	text = text[:limit]
-	for !utf8.ValidString(text) && len(text) > limit-utf8.UTFMax {
-		text = text[:len(text)-1]
-	}
-	return text + "…"
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // logTest is the handler without a network, so that a request is logged by the time it returns.
@@ -218,7 +219,7 @@ func TestRefusalsQuoteShortText(t *testing.T) {
 	text("/v1/namespaces/chat/pings", `{"pings":[`+strings.Repeat(`{"user":"a\u0007"},`, 100)+`{"user":""}]}`)
 	text("/v1/namespaces/chat/counts?from="+strings.Repeat("é", 4000), "")
 	for n := range 10 {
-		require.True(t, utf8.ValidString(bounded(strings.Repeat("é☺😀", 9)[:60], n)))
+		require.True(t, utf8.ValidString(telemetry.Bounded(strings.Repeat("é☺😀", 9)[:60], n)))
 	}
 }
 

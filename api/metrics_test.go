@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
@@ -118,18 +117,6 @@ func TestPreflightMetrics(t *testing.T) {
 	w.send("OPTIONS", "/chat/users/alice/ping", "", "Origin: "+app, "Access-Control-Request-Method: POST")
 	require.Equal(t, map[string]float64{"OPTIONS,other,2xx": 1}, samples(t, registry, "lastseen_http_requests_total"))
 	require.Empty(t, samples(t, registry, "lastseen_pings_total"))
-}
-
-// TestDurationMetric checks that durations are measured in seconds.
-func TestDurationMetric(t *testing.T) {
-	w, registry := newMeteredServer(t, fileStore(t))
-	now := time.Duration(0)
-	w.Shared().metrics.requests.now = func() time.Duration {
-		now += 2 * time.Second // between two readings
-		return now
-	}
-	w.sendTo("GET", "/healthz", "")
-	require.InDelta(t, 2, sum(t, registry, "lastseen_http_request_duration_seconds"), 1e-9)
 }
 
 // TestFailureMetrics checks the outcome of requests that panic, of an unavailable store, and of clients that are gone.
@@ -251,12 +238,12 @@ func TestEventMetrics(t *testing.T) {
 	found, err := testutil.GatherAndCount(registry, "lastseen_departures_total")
 	require.NoError(t, err)
 	require.Equal(t, 1, found, "only those who left are known before the others are counted")
-	w.Shared().CountExpired("chat", 0)
+	w.Shared().Telemetry.CountExpired("chat", 0)
 	found, err = testutil.GatherAndCount(registry, "lastseen_departures_total")
 	require.NoError(t, err)
 	require.Equal(t, 2, found)
-	w.Shared().CountExpired("chat", 5)
-	w.Shared().CountExpired("other", 7)
+	w.Shared().Telemetry.CountExpired("chat", 5)
+	w.Shared().Telemetry.CountExpired("other", 7)
 	require.Equal(t, map[string]float64{"left,chat": 3, "expired,chat": 5},
 		samples(t, registry, "lastseen_departures_total"))
 }
@@ -272,20 +259,11 @@ func TestRefusedEvents(t *testing.T) {
 	require.Equal(t, map[string]float64{"recorded": 3, "refused": 6}, samples(t, registry, "lastseen_pings_total"))
 }
 
-// TestTimesOfTheStoresClockAreRecorded checks that a ping is recorded if the store replaces a time that is too far
-// ahead.
-func TestTimesOfTheStoresClockAreRecorded(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m := NewShared(Config{Metrics: registry}).metrics
-	m.recorded(eventPing, "chat", []lastseen.State{{At: 1000}}, func(int) lastseen.Instant { return 2000 })
-	require.Equal(t, map[string]float64{"recorded": 1}, samples(t, registry, "lastseen_pings_total"))
-}
-
 // TestGapMetric checks that times between pings are multiples of the namespace's ping interval.
 func TestGapMetric(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	shared := NewShared(Config{Metrics: registry})
-	gap := shared.GapObserver()
+	gap := shared.Telemetry.GapObserver()
 	gap("chat", time.Minute) // before there is a handler
 	New(Config{
 		Shared: shared, Settings: Settings{PingInterval: 30 * time.Second},
@@ -295,7 +273,7 @@ func TestGapMetric(t *testing.T) {
 	gap("slow", 3*time.Minute)
 	require.Equal(t, map[string]float64{"": 2}, samples(t, registry, "lastseen_ping_gap_ratio"))
 	require.InDelta(t, 1.5+3, sum(t, registry, "lastseen_ping_gap_ratio"), 1e-9)
-	require.Nil(t, NewShared(Config{}).GapObserver())
+	require.Nil(t, NewShared(Config{}).Telemetry.GapObserver())
 }
 
 // TestReloadKeepsCounts checks that a new handler continues the metrics of the one that it replaces.

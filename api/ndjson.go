@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 // recordLines records a stream of lines in chunks. A chunk ends when it is full or when no whole line has arrived, so
 // slow streams are recorded without delay. Only one chunk is in memory. An error does not undo the chunks before it. A
 // stream can last for days, so the caller is authorized again before each chunk.
-func (s *server) recordLines(c echo.Context, e event, namespace string) error {
+func (s *server) recordLines(c echo.Context, e telemetry.Event, namespace string) error {
 	l := lines{hold: s.hold(c), controller: http.NewResponseController(c.Response())}
 	defer l.hold.release()
 	if err := l.hold.grow(readBuffer); err != nil {
@@ -46,7 +47,7 @@ func (s *server) recordLines(c echo.Context, e event, namespace string) error {
 				_, err = s.record(c.Request().Context(), e, namespace, &chunk)
 			}
 			if err != nil {
-				s.metrics.refused(e, chunk.size())
+				s.Telemetry.Refused(e, chunk.size())
 				return interrupted(c, classify(err), err, l.chunkStart, recorded)
 			}
 			recorded += chunk.size()
@@ -71,7 +72,7 @@ func interrupted(c echo.Context, e *problem.Error, cause error, line, recorded i
 }
 
 // readChunk reads the lines of the next chunk. With an error, the chunk has the lines before it.
-func (s *server) readChunk(c echo.Context, e event, namespace string, l *lines, chunk *batch) error {
+func (s *server) readChunk(c echo.Context, e telemetry.Event, namespace string, l *lines, chunk *batch) error {
 	l.extendDeadlines()
 	now, err := s.Store.Now(c.Request().Context())
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
@@ -265,7 +266,7 @@ func FuzzItem(f *testing.F) {
 		if unmarshal(data, &i) != nil {
 			return
 		}
-		for _, e := range []event{eventPing, eventLeave} {
+		for _, e := range []telemetry.Event{telemetry.Ping, telemetry.Leave} {
 			var b batch
 			if b.add(e, "chat", i.User, i.assertion, testNow) != nil {
 				require.Zero(t, b.size())
@@ -276,7 +277,7 @@ func FuzzItem(f *testing.F) {
 				requireValidSighting(t, s.User, s.At)
 			}
 			for _, d := range b.later {
-				require.Equal(t, eventLeave, e)
+				require.Equal(t, telemetry.Leave, e)
 				require.Positive(t, d.After)
 				require.LessOrEqual(t, d.After, connections.MaxGrace)
 				requireValidSighting(t, d.User, d.At)
@@ -288,7 +289,7 @@ func FuzzItem(f *testing.F) {
 				requireValidSighting(t, d.User, d.At)
 				require.NoError(t, lastseen.CheckDevice(d.ID))
 				require.Contains(t, append(lastseen.DeviceKinds(), ""), d.Kind)
-				require.Equal(t, e == eventLeave, d.Gone)
+				require.Equal(t, e == telemetry.Leave, d.Gone)
 				require.LessOrEqual(t, d.Idle, d.At)
 				require.LessOrEqual(t, len(d.Meta), lastseen.MaxMetaLen)
 				require.True(t, d.Meta == "" || jsontext.Value(d.Meta).IsValid() && d.Meta[0] == '{')

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // statusResponse is the response to a probe.
@@ -168,7 +169,7 @@ func (l *outageLog) count(o *outage) {
 	}
 	if counted > 0 {
 		l.logger.Error("requests failed", "code", o.code, "failed", counted, "total", total,
-			"error", bounded(last.Error(), maxCause))
+			"error", telemetry.Bounded(last.Error(), maxCause))
 	}
 	time.AfterFunc(countEvery, func() { l.count(o) })
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"io"
-	"log"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // Limits on the time of a request and the size of its header. A lookup of 100 users by GET fits: 100 × 256 bytes,
@@ -40,7 +40,7 @@ func NewServer(h http.Handler, logger *slog.Logger) *http.Server {
 		WriteTimeout:      readTimeout + writeTimeout, // both start at the header
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(&serverLog{logger, newThrottle(logger, 1)}, "", 0),
+		ErrorLog:          telemetry.ServerLog(logger),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer,
 			MaxReceiveBufferPerConnection: streamBuffer,
@@ -92,11 +92,7 @@ func (s *server) begin(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.Draining() {
 			header.Set(echo.HeaderConnection, "close")
 		}
-		if s.metrics == nil {
-			return next(c)
-		}
-		s.metrics.requests.measure(c, next)
-		return nil
+		return s.Telemetry.Measure(c, next)
 	}
 }
 
