@@ -72,9 +72,10 @@ func arrows() map[string][]string {
 		"internal/testguide":        {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
-			"api/live/transport", "api/problem", "api/telemetry", "api/web",
+			"api/guard", "api/live/transport", "api/problem", "api/telemetry", "api/web",
 		},
 		"api/problem":        {},
+		"api/guard":          {"api/problem"},
 		"api/live/transport": {},
 		"api/telemetry":      {"", "api/limit", "api/problem"},
 		"api/auth":           {""},
@@ -88,10 +89,12 @@ func arrows() map[string][]string {
 		"examples/internal/demo": {},
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
-			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth",
+			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/guard",
 			"cmd/lastseen/internal/config", "cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",
 		},
-		"cmd/lastseen/internal/config":  {"", "api", "api/auth", "store/connections", "store/feed", "store/redisstore"},
+		"cmd/lastseen/internal/config": {
+			"", "api", "api/auth", "api/guard", "store/connections", "store/feed", "store/redisstore",
+		},
 		"cmd/lastseen/internal/admin":   {"store"},
 		"cmd/lastseen/internal/tracing": {},
 		"store/observe":                 {"", "store"},

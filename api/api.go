@@ -26,6 +26,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
@@ -172,10 +173,10 @@ type Limits = limit.Limits
 type server struct {
 	*Shared
 	Config
-	proxies     proxies
-	uncounted   store.Store                // Store, but its calls do not count as load
-	replicas    store.ReplicaReader        // nil without replicas
-	crossOrigin http.CrossOriginProtection // of an open server; see checkSource
+	proxies   guard.Proxies
+	uncounted store.Store         // Store, but its calls do not count as load
+	replicas  store.ReplicaReader // nil without replicas
+	sources   guard.Sources
 }
 
 // New returns the handler of all endpoints. Its authenticator becomes that of all handlers with the same Shared.
@@ -201,7 +202,8 @@ func New(c Config) http.Handler {
 	c.Shared.overload.configure(c)
 	replicas, _ := store.As[store.ReplicaReader](c.Store)
 	s := &server{
-		Shared: c.Shared, Config: c, proxies: unmapped(c.TrustedProxies), replicas: replicas, uncounted: c.Store,
+		Shared: c.Shared, Config: c, proxies: guard.NewProxies(c.TrustedProxies), replicas: replicas,
+		uncounted: c.Store, sources: guard.Sources{Hosts: c.AllowedHosts, Origins: c.CORSOrigins},
 	}
 	s.Store = s.overload.counted(c.Store)
 	interval := func(namespace string) time.Duration { return s.settings(namespace).PingInterval }

@@ -50,7 +50,7 @@ func (p permission) scope() auth.Scope {
 func (s *server) authorize(c echo.Context, p permission) error {
 	authenticator := s.authenticator.Load()
 	if authenticator.Open() {
-		if err := s.checkSource(c.Request()); err != nil {
+		if err := s.sources.Check(c.Request()); err != nil {
 			return err
 		}
 	}

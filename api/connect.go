@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -68,14 +67,14 @@ func (s *server) connect(c echo.Context, _ query) error {
 		return err
 	}
 	r := c.Request()
-	if err := cmp.Or(checkUpgrade(r), s.checkSocketOrigin(r)); err != nil {
+	if err := cmp.Or(checkUpgrade(r), s.sources.CheckSocket(r)); err != nil {
 		return err
 	}
 	if s.Draining() {
 		return errShuttingDown()
 	}
-	address := s.proxies.client(r)
-	ticket, err := s.sockets.admit(s.Config.WebSockets, address, !s.proxies.isLocal(r))
+	address := s.proxies.Client(r)
+	ticket, err := s.sockets.admit(s.Config.WebSockets, address, !s.proxies.IsLocal(r))
 	if err != nil {
 		return err
 	}
@@ -137,31 +136,6 @@ func checkUpgrade(r *http.Request) error {
 		return problem.Errorf(problem.InvalidParameter, "Invalid request for a WebSocket: %v.", err)
 	}
 	return nil
-}
-
-// checkSocketOrigin returns an error if a browser sends a request for a page of another origin that is not allowed:
-// browsers apply their own rules of origins to WebSockets only by sending the origin. Other clients send none.
-func (s *server) checkSocketOrigin(r *http.Request) error {
-	origins := r.Header[echo.HeaderOrigin]
-	if len(origins) == 0 {
-		return nil
-	}
-	if origin := origins[0]; len(origins) == 1 && (isOriginOf(origin, r.Host) || allowsOrigin(s.CORSOrigins, origin)) {
-		return nil
-	}
-	return problem.New(problem.Forbidden, "This WebSocket comes from a web page whose origin is not in --cors-origins.")
-}
-
-// isOriginOf reports whether an origin is that of the pages of a host. The scheme can be another one than that of this
-// server: a proxy may add or remove TLS.
-func isOriginOf(origin, host string) bool {
-	u, err := url.Parse(origin)
-	return err == nil && usualPort(u.Scheme) != "" && u.Host != "" && origin == u.Scheme+"://"+u.Host &&
-		strings.EqualFold(withoutUsualPort(u.Scheme, u.Host), withoutUsualPort(u.Scheme, host))
-}
-
-func withoutUsualPort(scheme, host string) string {
-	return strings.TrimSuffix(host, ":"+usualPort(scheme))
 }
 
 // payer returns what a session is charged to: as limitKey does for requests.

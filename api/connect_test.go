@@ -148,33 +148,6 @@ func TestConnectRefusals(t *testing.T) {
 	w.dialSocket("chat")
 }
 
-func TestIsOriginOf(t *testing.T) {
-	for want, pairs := range map[bool][][2]string{
-		true: {
-			{"https://chat.example", "chat.example"},
-			{"https://chat.example", "Chat.Example:443"},
-			{"http://chat.example", "chat.example:80"},
-			{"http://chat.example:8080", "chat.example:8080"},
-			{"http://[::1]:8080", "[::1]:8080"},
-		},
-		false: {
-			{"http://chat.example:8080", "chat.example"},
-			{"http://chat.example", "chat.example:443"},
-			{"https://chat.example/", "chat.example"},
-			{"https://a@chat.example", "chat.example"},
-			{"https://evil.example", "chat.example"},
-			{"app://chat.example", "chat.example"},
-			{"null", "null"},
-			{"", ""},
-			{"https://", ""},
-		},
-	} {
-		for _, pair := range pairs {
-			require.Equal(t, want, isOriginOf(pair[0], pair[1]), "%q", pair)
-		}
-	}
-}
-
 // TestConnectSubprotocol: a client gets the one that it offers, or none.
 func TestConnectSubprotocol(t *testing.T) {
 	w := newSocketServer(t)

@@ -3,7 +3,6 @@ package api
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -39,17 +38,14 @@ func (s *server) chargeWithin(key limit.Key, limits limit.Limits, n int) error {
 	}
 	s.Telemetry.RateLimited(key.Policy)
 	burst, seconds := limit.Burst(exceeded.PerSecond), wholeSeconds(exceeded.Wait)
-	e := problem.Errorf(problem.RateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
-		key.Policy, exceeded.PerSecond, burst)
 	wait := seconds
 	if key.Policy == limit.PerAddress { // many users can be behind it, who must not come back together
 		wait += int64(s.Random() * limit.Window.Seconds())
 	}
-	e.Header = map[string]string{ // see draft-ietf-httpapi-ratelimit-headers-10
-		echo.HeaderRetryAfter: strconv.FormatInt(wait, 10),
-		"RateLimit":           fmt.Sprintf("%q;r=0;t=%d", key.Policy, seconds),
-		"RateLimit-Policy":    fmt.Sprintf("%q;q=%d;w=%d", key.Policy, burst, limit.Window/time.Second),
-	}
+	e := problem.Errorf(problem.RateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
+		key.Policy, exceeded.PerSecond, burst).RetryAfter(wait)
+	e.Header["RateLimit"] = fmt.Sprintf("%q;r=0;t=%d", key.Policy, seconds) // draft-ietf-httpapi-ratelimit-headers-10
+	e.Header["RateLimit-Policy"] = fmt.Sprintf("%q;q=%d;w=%d", key.Policy, burst, limit.Window/time.Second)
 	return e
 }
 
@@ -90,5 +86,5 @@ func callerKeyOf(caller *auth.Caller) limit.Key {
 // addressKey returns the key of the address that sent a request. Connections from this machine are not limited, unless
 // a trusted proxy forwards them: a proxy that is not configured would be one caller for all.
 func (s *server) addressKey(r *http.Request) (key limit.Key, limited bool) {
-	return limit.ByAddress(s.proxies.client(r)), !s.proxies.isLocal(r) // requests without an address share a key
+	return limit.ByAddress(s.proxies.Client(r)), !s.proxies.IsLocal(r) // requests without an address share a key
 }

@@ -60,7 +60,7 @@ func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 func (s *server) callerName(c echo.Context) string {
 	caller := callerOf(c)
 	if caller == nil || caller.IsAnonymous() {
-		return s.nameOf(caller, s.proxies.client(c.Request()))
+		return s.nameOf(caller, s.proxies.Client(c.Request()))
 	}
 	return s.nameOf(caller, netip.Addr{})
 }

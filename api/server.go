@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
 
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
 )
@@ -141,13 +143,45 @@ func emptySegment(path string) error {
 	missing := func(i int) bool {
 		return strings.HasPrefix(path, "/v1/namespaces/") && len(segments) > i && segments[i] == ""
 	}
-	calls := len(segments) > 4 && segments[4] == "calls"
 	switch {
 	case missing(3):
 		return problem.New(problem.InvalidNamespace, "The namespace in the path is empty.")
-	case missing(5) && !calls:
+	case missing(5) && segments[4] != "calls":
 		return problem.New(problem.InvalidUser, "The user in the path is empty.")
 	default:
 		return problem.New(problem.InvalidParameter, "The path has an empty segment.")
 	}
+}
+
+// preflightAge is how many seconds a browser can cache a preflight response: the maximum of Chromium.
+const preflightAge = 7200
+
+// cors responds to the preflight requests of browsers, and lets scripts of allowed origins read responses. It comes
+// before routing and authentication, since browsers send preflight requests without credentials. An origin that is not
+// allowed gets the same responses without the headers, so that the browser withholds them from the script.
+func cors(origins []string) echo.MiddlewareFunc {
+	return middleware.CORSWithConfig(middleware.CORSConfig{
+		Skipper: func(c echo.Context) bool {
+			return c.Request().Method == http.MethodOptions && !isPreflight(c.Request())
+		},
+		AllowOriginFunc: func(origin string) (bool, error) { return guard.AllowsOrigin(origins, origin), nil },
+		AllowMethods: []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		},
+		AllowHeaders: []string{
+			"Accept", "Authorization", "baggage", "Content-Type", idempotencyKey, "If-None-Match", "Last-Event-ID",
+			"Prefer", "traceparent", "tracestate", "X-Request-Id",
+		},
+		ExposeHeaders: []string{
+			pingAfterHeader, "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id",
+			"ETag", "Location", "WWW-Authenticate", ageHeader,
+		},
+		MaxAge: preflightAge,
+	})
+}
+
+// isPreflight reports whether a request is a preflight: a browser asks whether a script can send another request.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
+		r.Header.Get("Access-Control-Request-Method") != ""
 }

@@ -94,15 +94,6 @@ type socketMetrics struct {
 	events      [socketEvents]prometheus.Counter
 }
 
-// countedCloseCodes returns the close codes that are counted separately: usual ones of RFC 6455, and those of errors.
-func countedCloseCodes() []int {
-	codes := []int{1000, 1001, 1002, 1005, 1006}
-	for _, status := range []int{400, 401, 403, 404, 408, 409, 410, 413, 429, 500, 503} {
-		codes = append(codes, problem.CloseCodes+status)
-	}
-	return codes
-}
-
 func newSocketMetrics(f factory) *socketMetrics {
 	frames := f.counters("lastseen_websocket_frames_total",
 		"Frames of WebSockets: those received with pings and pongs, those sent without.", "direction")
@@ -123,7 +114,11 @@ func newSocketMetrics(f factory) *socketMetrics {
 	}
 	f.gauge("lastseen_websockets", "WebSockets that are open, those without a user included.", &m.open)
 	f.gauge("lastseen_websockets_limit", "WebSockets that can be open at the same time; 0 for no limit.", &m.limit)
-	for _, code := range countedCloseCodes() {
+	codes := []int{1000, 1001, 1002, 1005, 1006} // usual ones of RFC 6455, and those of errors
+	for _, status := range []int{400, 401, 403, 404, 408, 409, 410, 413, 429, 500, 503} {
+		codes = append(codes, problem.CloseCodes+status)
+	}
+	for _, code := range codes {
 		m.closed[code] = closed.WithLabelValues(strconv.Itoa(code))
 	}
 	return m
