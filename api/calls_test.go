@@ -303,7 +303,8 @@ func TestCallsOfTokens(t *testing.T) {
 		{problem.InvalidUser, "ping", "POST", path + "/end", ""},
 		{problem.InvalidUser, "all", "GET", callsPath, ""},
 		{problem.Forbidden, "ping", "POST", callsPath, `{"from":"alice","to":"bob","if":"present"}`},
-		{problem.Unauthenticated, "nobody", "GET", "/public-x/calls?user=alice", ""}, // what everyone can read has no calls
+		// what everyone can read has no calls
+		{problem.Unauthenticated, "nobody", "GET", "/public-x/calls?user=alice", ""},
 		{problem.Forbidden, "ping", "GET", "/public-x/calls?user=alice", ""},
 		{problem.Unauthenticated, "nobody", "GET", "/public-x/calls/others", ""},
 	} {

@@ -175,7 +175,7 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 	if err := respond(w.c, response); err != nil {
 		return err
 	}
-	w.server.delivered(w.c.Request().Context(), w.opened, batch.Users)
+	w.delivered(w.c.Request().Context(), w.opened, batch.Users)
 	return nil
 }
 

@@ -89,8 +89,9 @@ func TestInvalidPolls(t *testing.T) {
 	t.Parallel()
 	w := newLiveServer(t)
 	for query, want := range map[string]problem.Code{
-		"users=alice": problem.UnknownParameter, "limit=0": problem.InvalidParameter, "limit=1001": problem.InvalidParameter,
-		"wait=51s": problem.InvalidDuration, "wait=-1s": problem.InvalidDuration, "wait=x": problem.InvalidDuration,
+		"users=alice": problem.UnknownParameter, "limit=0": problem.InvalidParameter,
+		"limit=1001": problem.InvalidParameter,
+		"wait=51s":   problem.InvalidDuration, "wait=-1s": problem.InvalidDuration, "wait=x": problem.InvalidDuration,
 		"cursor=": problem.InvalidCursor, "cursor=AAAA": problem.InvalidCursor, "user=": problem.InvalidUser,
 		strings.Repeat("user=alice&", 101): problem.TooManyItems, "as_of=1": problem.UnknownParameter,
 		"contacts_of=ann&user=bob": problem.InvalidParameter, "contacts_of=": problem.InvalidUser,

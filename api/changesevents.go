@@ -123,7 +123,7 @@ func (e *eventStream) sendBatch(batch feed.Batch) error {
 	if err := e.sendPart(name, changedIn(batch, users)); err != nil {
 		return err
 	}
-	e.server.delivered(e.c.Request().Context(), e.opened, batch.Users)
+	e.delivered(e.c.Request().Context(), e.opened, batch.Users)
 	return nil
 }
 

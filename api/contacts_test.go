@@ -209,9 +209,11 @@ func TestInvalidContacts(t *testing.T) {
 	require.Contains(t, r["detail"], "index 1: A user cannot be their own contact.")
 	require.Equal(t, []string{"bob"}, names(w.get(contactsPath)), "nothing had an effect")
 	for query, want := range map[string]problem.Code{
-		"?status=online": problem.InvalidParameter, "?limit=0": problem.InvalidParameter, "?limit=1001": problem.InvalidParameter,
-		"?order=newest": problem.UnknownParameter, "?as_of=soon": problem.InvalidTime, "?green=10m": problem.InvalidThresholds,
-		"?green=0": problem.InvalidDuration,
+		"?status=online": problem.InvalidParameter, "?limit=0": problem.InvalidParameter,
+		"?limit=1001":   problem.InvalidParameter,
+		"?order=newest": problem.UnknownParameter, "?as_of=soon": problem.InvalidTime,
+		"?green=10m": problem.InvalidThresholds,
+		"?green=0":   problem.InvalidDuration,
 	} {
 		w.fails(want, "GET", contactsPath+query, "")
 	}

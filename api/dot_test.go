@@ -135,8 +135,10 @@ func TestDotParameters(t *testing.T) {
 	require.Equal(t, green, w.getDot(aliceDot + "?as_of=2026-11-20T12:00:30Z").Paths[0].D)
 	for query, want := range map[string]problem.Code{
 		"size=7": problem.InvalidParameter, "size=513": problem.InvalidParameter, "size=": problem.InvalidParameter,
-		"size=16px": problem.InvalidParameter, "size=16&size=17": problem.InvalidParameter, "fill=red": problem.UnknownParameter,
-		"green=0": problem.InvalidDuration, "green=2s&yellow=1s": problem.InvalidThresholds, "as_of=soon": problem.InvalidTime,
+		"size=16px": problem.InvalidParameter, "size=16&size=17": problem.InvalidParameter,
+		"fill=red": problem.UnknownParameter,
+		"green=0":  problem.InvalidDuration, "green=2s&yellow=1s": problem.InvalidThresholds,
+		"as_of=soon": problem.InvalidTime,
 	} {
 		w.fails(want, "GET", aliceDot+"?"+query, "")
 	}

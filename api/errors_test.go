@@ -71,7 +71,8 @@ func badRequests() (all []badRequest) {
 	gets(problem.InvalidRange, "/chat/users?from=20&to=10&as_of=30", "/chat/users?to=20&as_of=10",
 		"/chat/counts?from=20&as_of=10", "/chat/users?offset=951", "/chat/users?offset=1&limit=1000")
 	posts(problem.InvalidJSON, ping, `{"at":1`, `{"at":1}{}`, `{"at":1,"at":2}`, `null`, `[]`, `"x"`, ` `)
-	posts(problem.InvalidJSON, bulk, "", `{}`, `{"pings":null}`, `{"pings":{}}`, `{"pings":[3]}`, `{"pings":[{"user":3}]}`,
+	posts(problem.InvalidJSON, bulk, "", `{}`, `{"pings":null}`, `{"pings":{}}`, `{"pings":[3]}`,
+		`{"pings":[{"user":3}]}`,
 		"{\"pings\":[{\"user\":\"\xff\"}]}", `{"pings":[{"user":"\ud800"}]}`, `{"pings":`+strings.Repeat("[", 20_000))
 	posts(problem.InvalidJSON, "/chat/lookup", `{"users":"alice"}`, "")
 	streams(problem.InvalidJSON, `{"user":"a"} {"user":"b"}`)

@@ -176,7 +176,10 @@ func TestRefusalsAtDebug(t *testing.T) {
 	}{
 		{"GET", "/v1/namespaces/chat/counts", "ping", problem.Forbidden, "scope read", "key:ping"},
 		{"GET", "/v1/namespaces/chat/counts", "nobody", problem.Unauthenticated, "Authorization", "address:192.0.2.1"},
-		{"GET", "/v1/namespaces/chat/counts", "alice, expired", problem.Unauthenticated, "expired", "address:192.0.2.1"},
+		{
+			"GET", "/v1/namespaces/chat/counts", "alice, expired", problem.Unauthenticated, "expired",
+			"address:192.0.2.1",
+		},
 		{"GET", "/v1/namespaces/chat/counts", "stranger", problem.Unauthenticated, "no such key", "address:192.0.2.1"},
 		{"POST", "/v1/namespaces/chat/users/bob/ping", "alice", problem.Forbidden, "its own user", "user:"},
 		{"GET", "/v1/namespaces/chat/counts?x=1", "all", problem.UnknownParameter, "parameter", "key:all"},
