@@ -77,24 +77,29 @@ func arrows() map[string][]string {
 		"internal/testguide":   {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
-			"api/stream", "api/web",
+			"api/guard", "api/live/transport", "api/problem", "api/telemetry", "api/web",
 		},
-		"api/stream":    {},
-		"api/auth":      {""},
-		"api/limit":     {},
-		"api/web":       {""},
-		"deploy":        {},
-		"docs/generate": {"api"},
+		"api/problem":        {},
+		"api/guard":          {"api/problem"},
+		"api/live/transport": {},
+		"api/telemetry":      {"", "api/limit", "api/problem"},
+		"api/auth":           {""},
+		"api/limit":          {},
+		"api/web":            {""},
+		"deploy":             {},
+		"docs/generate":      {"api/problem"},
 		// The examples use lastseen as others do: over HTTP.
 		"examples/chat":          {"examples/internal/demo"},
 		"examples/webrtc":        {"examples/internal/demo"},
 		"examples/internal/demo": {},
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
-			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth",
+			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/guard",
 			"cmd/lastseen/internal/config", "cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",
 		},
-		"cmd/lastseen/internal/config":  {"", "api", "api/auth", "store/connections", "store/feed", "store/redisstore"},
+		"cmd/lastseen/internal/config": {
+			"", "api", "api/auth", "api/guard", "store/connections", "store/feed", "store/redisstore",
+		},
 		"cmd/lastseen/internal/admin":   {"store"},
 		"cmd/lastseen/internal/tracing": {},
 		"store/observe":                 {"", "store"},
@@ -221,6 +226,8 @@ func TestImportsFollowTheArrows(t *testing.T) {
 			switch {
 			case ours && !strings.HasSuffix(s.name, "_test.go"):
 				require.Contains(t, allowed, target, "%s/%s", s.dir, s.name)
+			case strings.HasPrefix(s.dir, "api/live") || s.dir == "api/problem":
+				require.NotContains(t, imported, "labstack/echo", "%s/%s", s.dir, s.name)
 			case s.dir == "" && !s.isTest():
 				require.NotContains(t, imported, ".", "the vocabulary uses the standard library only: %s", s.name)
 			case s.dir == "store" && !s.isTest() && !ours:

@@ -9,22 +9,28 @@ import (
 	crand "crypto/rand"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
@@ -126,18 +132,19 @@ type Shared struct {
 	calls      *rereads // of users' calls
 	viewers    *viewers
 	callWaits  callWaits
-	upgrader   *stream.SocketUpgrader
+	upgrader   *transport.SocketUpgrader
 	buckets    *limit.Buckets
 	redials    *redials
 	bodies     *bodyMemory
 	outages    *outageLog
 	overload   *overload
-	defects    *throttle
+	defects    *telemetry.Throttle
 	pseudonyms pseudonyms
 	probes     singleflight.Group // of readyz
 	pages      web.Pages
 	draining   atomic.Bool
-	metrics    *metrics // nil for none
+	// Telemetry counts what happens; nil without Config.Metrics, which has no effect.
+	Telemetry *telemetry.Metrics
 }
 
 // NewShared returns the state for handlers with this configuration. All of them use its BodyMemory, Metrics, Logger and
@@ -148,11 +155,13 @@ func NewShared(c Config) *Shared {
 	s := &Shared{
 		followed: limit.NewDistinct(maxNamespaces, followedFor, limit.DefaultSize, c.Now),
 		buckets:  limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, overload: overload,
-		metrics: newMetrics(c, bodies, overload),
-		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
-		pseudonyms: pseudonyms(crand.Text()), pages: web.New(ErrorCodes()),
-		upgrader: stream.NewSocketUpgrader(), arrivals: newArrivals(c.Now), viewers: newViewers(),
+		Telemetry: telemetry.New(c.Metrics, measured((&server{}).routes())),
+		outages:   newOutageLog(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
+		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types()),
+		upgrader: transport.NewSocketUpgrader(), arrivals: newArrivals(c.Now), viewers: newViewers(),
 	}
+	bodies.export(promauto.With(c.Metrics))
+	overload.export(promauto.With(c.Metrics))
 	s.selves, s.calls = newRereads(s, s.rereadSelf), newRereads(s, s.rereadCalls)
 	return s
 }
@@ -164,10 +173,10 @@ type Limits = limit.Limits
 type server struct {
 	*Shared
 	Config
-	proxies     proxies
-	uncounted   store.Store                // Store, but its calls do not count as load
-	replicas    store.ReplicaReader        // nil without replicas
-	crossOrigin http.CrossOriginProtection // of an open server; see checkSource
+	proxies   guard.Proxies
+	uncounted store.Store         // Store, but its calls do not count as load
+	replicas  store.ReplicaReader // nil without replicas
+	sources   guard.Sources
 }
 
 // New returns the handler of all endpoints. Its authenticator becomes that of all handlers with the same Shared.
@@ -193,10 +202,12 @@ func New(c Config) http.Handler {
 	c.Shared.overload.configure(c)
 	replicas, _ := store.As[store.ReplicaReader](c.Store)
 	s := &server{
-		Shared: c.Shared, Config: c, proxies: unmapped(c.TrustedProxies), replicas: replicas, uncounted: c.Store,
+		Shared: c.Shared, Config: c, proxies: guard.NewProxies(c.TrustedProxies), replicas: replicas,
+		uncounted: c.Store, sources: guard.Sources{Hosts: c.AllowedHosts, Origins: c.CORSOrigins},
 	}
 	s.Store = s.overload.counted(c.Store)
-	s.metrics.configure(s)
+	interval := func(namespace string) time.Duration { return s.settings(namespace).PingInterval }
+	s.Telemetry.Configure(c.WebSockets.Max, slices.Collect(maps.Keys(c.Namespaces)), interval)
 	s.newest.Store(s)
 	s.rounds.next() // requests that stay open are authorized again
 	go s.checkSockets()
@@ -206,7 +217,7 @@ func New(c Config) http.Handler {
 		e.Pre(s.accessLog) // first, so that it sees each response as it was sent
 	}
 	if c.Tracer != nil {
-		e.Pre(s.trace)
+		e.Pre(telemetry.Trace(c.Tracer))
 	}
 	e.Pre(s.begin, s.explainCORS)
 	if len(c.CORSOrigins) > 0 {

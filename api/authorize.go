@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // permission is what a route requires of its caller. It is checked before the query is parsed or the body is read.
@@ -49,7 +50,7 @@ func (p permission) scope() auth.Scope {
 func (s *server) authorize(c echo.Context, p permission) error {
 	authenticator := s.authenticator.Load()
 	if authenticator.Open() {
-		if err := s.checkSource(c.Request()); err != nil {
+		if err := s.sources.Check(c.Request()); err != nil {
 			return err
 		}
 	}
@@ -191,20 +192,19 @@ func (s *server) checkServed(namespace string) error {
 	if _, known := s.Namespaces[namespace]; known || !s.RefuseUnknown {
 		return nil
 	}
-	return errorf(codeNotFound, "The namespace %q is not configured, and this server refuses unknown namespaces "+
-		"(unknown-namespaces: refuse). Check the name for typos.", namespace)
+	return problem.Errorf(problem.NotFound, "The namespace %q is not configured, and this server refuses unknown "+
+		"namespaces (unknown-namespaces: refuse). Check the name for typos.", namespace)
 }
 
 // errChallenge returns an error with the header WWW-Authenticate and its parameters: see RFC 6750.
-func errChallenge(c code, detail, params string) *apiError {
-	e := newError(c, detail)
-	e.header = map[string]string{echo.HeaderWWWAuthenticate: `Bearer realm="lastseen"` + params}
-	return e
+func errChallenge(c problem.Code, detail, params string) *problem.Error {
+	challenge := map[string]string{echo.HeaderWWWAuthenticate: `Bearer realm="lastseen"` + params}
+	return &problem.Error{Code: c, Detail: detail, Header: challenge}
 }
 
 // errNoCredentials is the error of a request without credentials to a route that requires some.
 func errNoCredentials() error {
-	return errChallenge(codeUnauthenticated, "Send an API key or a token in the header Authorization: Bearer.", "")
+	return errChallenge(problem.Unauthenticated, "Send an API key or a token in the header Authorization: Bearer.", "")
 }
 
 // errInvalidCredentials is the error of a request that cannot be authenticated. Only the log has the reason, which
@@ -213,14 +213,12 @@ func errInvalidCredentials(reason error) error {
 	if !errors.Is(reason, auth.ErrUnauthenticated) {
 		return reason
 	}
-	e := errChallenge(codeUnauthenticated,
+	return errChallenge(problem.Unauthenticated,
 		"The API key or token is invalid: it may be wrong, expired, or issued for another service.",
-		`, error="invalid_token"`)
-	e.cause = reason
-	return e
+		`, error="invalid_token"`).Because(reason)
 }
 
 // errForbidden is the error of a caller without the permission. It is the same whether or not the namespace exists.
 func errForbidden(scope auth.Scope, detail string) error {
-	return errChallenge(codeForbidden, detail, fmt.Sprintf(`, error="insufficient_scope", scope="%s"`, scope))
+	return errChallenge(problem.Forbidden, detail, fmt.Sprintf(`, error="insufficient_scope", scope="%s"`, scope))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
@@ -157,13 +158,13 @@ func checkRefusal(t *testing.T, r testResponse, credentials string) {
 	challenge := r.header.Get("WWW-Authenticate")
 	switch {
 	case r.status == http.StatusForbidden:
-		require.Equal(t, string(codeForbidden), r.json(t)["code"])
+		require.Equal(t, string(problem.Forbidden), r.json(t)["code"])
 		require.Regexp(t, `^Bearer realm="lastseen", error="insufficient_scope", scope="(ping|read|admin)"$`, challenge)
 	case credentials == "":
-		require.Equal(t, string(codeUnauthenticated), r.json(t)["code"])
+		require.Equal(t, string(problem.Unauthenticated), r.json(t)["code"])
 		require.Equal(t, `Bearer realm="lastseen"`, challenge)
 	default:
-		require.Equal(t, string(codeUnauthenticated), r.json(t)["code"])
+		require.Equal(t, string(problem.Unauthenticated), r.json(t)["code"])
 		require.Equal(t, `Bearer realm="lastseen", error="invalid_token"`, challenge)
 	}
 	if _, secret, _ := strings.Cut(credentials, " "); secret != "" {
@@ -229,7 +230,7 @@ func TestPermissionsOfEncodedPaths(t *testing.T) {
 		w.sendTo("POST", path, "", "Authorization: "+headers["alice"]).is(t, want, path)
 	}
 	// Who may do everything everywhere is told that it is no name.
-	w.fails(codeInvalidNamespace, "GET", "/.hidden", "", "Authorization: "+headers["all"])
+	w.fails(problem.InvalidNamespace, "GET", "/.hidden", "", "Authorization: "+headers["all"])
 }
 
 // TestKeysUnavailable checks that an unreachable issuer is not reported as invalid credentials.
@@ -240,7 +241,7 @@ func TestKeysUnavailable(t *testing.T) {
 		w.send("POST", "/chat/users/alice/leave", `{"token":"`+rsToken+`"}`),
 	} {
 		require.Equal(t, http.StatusServiceUnavailable, r.status)
-		require.Equal(t, string(codeKeysUnavailable), r.json(t)["code"])
+		require.Equal(t, string(problem.KeysUnavailable), r.json(t)["code"])
 		require.NotEmpty(t, r.header.Get("Retry-After"))
 		require.Empty(t, r.header.Get("WWW-Authenticate"))
 		require.NotContains(t, r.body, "no route")
@@ -248,8 +249,8 @@ func TestKeysUnavailable(t *testing.T) {
 		require.NotContains(t, w.log.String(), "level=ERROR",
 			"anyone can send such tokens; the authenticator logs it once")
 	}
-	w.fails(codeUnauthenticated, "GET", "/chat/users/alice", "")
-	w.fails(codeUnauthenticated, "GET", "/chat/users/alice", "", "Authorization: Bearer ls_x")
+	w.fails(problem.Unauthenticated, "GET", "/chat/users/alice", "")
+	w.fails(problem.Unauthenticated, "GET", "/chat/users/alice", "", "Authorization: Bearer ls_x")
 }
 
 // refusals sends all requests without the permission and returns the kinds of response.

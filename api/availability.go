@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -140,17 +141,17 @@ func (s *server) readAvailabilityBody(c echo.Context, into *availabilityBody) er
 // said validates a body that arrived now, and returns what it says.
 func (b availabilityBody) said(now lastseen.Instant) (said lastseen.Said, err error) {
 	if said.Availability, err = lastseen.ParseAvailability(b.Availability); err != nil {
-		return said, newError(codeInvalidAvailability, sentence(err))
+		return said, problem.From(problem.InvalidAvailability, err)
 	}
 	if err := lastseen.CheckNote(b.Note); err != nil {
-		return said, newError(codeInvalidNote, sentence(err))
+		return said, problem.From(problem.InvalidNote, err)
 	}
 	said.Note = b.Note
 	if said.Until, err = b.end(now); err != nil {
 		return said, err
 	}
 	if said.Until != 0 && said.Availability == "" && said.Note == "" {
-		return said, newError(codeInvalidAvailability,
+		return said, problem.New(problem.InvalidAvailability,
 			"for and until are the end of an availability or of a note: send one of these, too.")
 	}
 	return said, nil
@@ -160,20 +161,21 @@ func (b availabilityBody) said(now lastseen.Instant) (said lastseen.Said, err er
 func (b availabilityBody) end(now lastseen.Instant) (lastseen.Instant, error) {
 	switch {
 	case b.For != nil && b.Until != nil:
-		return 0, newError(codeInvalidAvailability, "for and until exclude each other: send one of them.")
+		return 0, problem.New(problem.InvalidAvailability, "for and until exclude each other: send one of them.")
 	case b.For != nil:
 		d, err := lastseen.ParseDuration(string(*b.For))
 		if err != nil {
-			return 0, errorf(codeInvalidDuration, "for: %v.", err)
+			return 0, problem.Errorf(problem.InvalidDuration, "for: %v.", err)
 		}
 		return min(now.Add(d), lastseen.MaxInstant), nil
 	case b.Until != nil:
 		until, err := lastseen.ParseTime(string(*b.Until))
 		switch {
 		case err != nil:
-			return 0, errorf(codeInvalidTime, "until: %v.", err)
+			return 0, problem.Errorf(problem.InvalidTime, "until: %v.", err)
 		case until <= now:
-			return 0, errorf(codeInvalidTime, "until (%s) is not later than the server's clock (%s).", until, now)
+			return 0, problem.Errorf(problem.InvalidTime,
+				"until (%s) is not later than the server's clock (%s).", until, now)
 		}
 		return until, nil
 	}

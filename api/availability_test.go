@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
@@ -76,34 +77,34 @@ func TestAvailabilityErrors(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	w.say(`{"availability":"away"}`)
-	for want, bodies := range map[code][]string{
-		codeInvalidJSON: {
+	for want, bodies := range map[problem.Code][]string{
+		problem.InvalidJSON: {
 			``, ` `, `[]`, `{"availability":1}`, `{"note":["x"]}`, `{"for":{}}`, `{"until":true}`, `{"note":"a","note":"b"}`,
 		},
-		codeUnknownField: {`{"status":"green"}`},
-		codeInvalidAvailability: {
+		problem.UnknownField: {`{"status":"green"}`},
+		problem.InvalidAvailability: {
 			`{"availability":"offline"}`, `{"availability":"Busy"}`, `{"for":"1h"}`, `{"until":"2026-11-20T13:00:00Z"}`,
 			`{"note":"x","for":"1h","until":"2026-11-20T13:00:00Z"}`,
 		},
-		codeInvalidNote: {
+		problem.InvalidNote: {
 			`{"note":"` + strings.Repeat("ä", 141) + `"}`, `{"note":"a\nb"}`, `{"note":"\u202e"}`, `{"note":"\u0000"}`,
 		},
-		codeInvalidDuration: {
+		problem.InvalidDuration: {
 			`{"note":"x","for":"0"}`, `{"note":"x","for":"-1s"}`, `{"note":"x","for":""}`, `{"note":"x","for":"11y"}`,
 		},
-		codeInvalidTime: {
+		problem.InvalidTime: {
 			`{"note":"x","until":"soon"}`, `{"note":"x","until":"2026-11-20T12:00:00Z"}`, `{"note":"x","until":-1}`,
 			`{"note":"x","until":1795176000000}`, `{"note":"x","until":"10000-01-01T00:00:00Z"}`,
 		},
-		codeBodyTooLarge: {`{"note":"` + strings.Repeat(" ", maxOneBody) + `"}`},
+		problem.BodyTooLarge: {`{"note":"` + strings.Repeat(" ", maxOneBody) + `"}`},
 	} {
 		for _, body := range bodies {
 			w.fails(want, "PUT", aliceAvailability, body)
 		}
 	}
-	w.fails(codeInvalidUser, "PUT", "/chat/users/%00/availability", `{}`)
-	w.fails(codeInvalidNamespace, "GET", "/.chat/users/alice/availability", "")
-	w.fails(codeUnknownParameter, "GET", aliceAvailability+"?as_of=0", "")
+	w.fails(problem.InvalidUser, "PUT", "/chat/users/%00/availability", `{}`)
+	w.fails(problem.InvalidNamespace, "GET", "/.chat/users/alice/availability", "")
+	w.fails(problem.UnknownParameter, "GET", aliceAvailability+"?as_of=0", "")
 	for _, missing := range []string{
 		"\r\n", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "Content-Length: 4\r\n\r\nnull",
 	} {
@@ -126,7 +127,7 @@ func TestNotReady(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, failing(fileStore(t), fmt.Errorf("a store: %w", store.ErrEvicts)))
 	r := w.send("PUT", aliceAvailability, `{"availability":"invisible"}`).is(t, http.StatusServiceUnavailable)
-	require.Equal(t, string(codeAvailabilityNotReady), r.json(t)["code"])
+	require.Equal(t, string(problem.AvailabilityNotReady), r.json(t)["code"])
 	require.NotContains(t, w.log.String(), "level=ERROR")
 }
 

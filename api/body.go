@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 const (
@@ -29,7 +31,7 @@ const (
 func mediaType(c echo.Context) (string, error) {
 	header := c.Request().Header
 	if encoding := header.Get(echo.HeaderContentEncoding); encoding != "" && encoding != "identity" {
-		return "", errorf(codeUnsupportedMediaType,
+		return "", problem.Errorf(problem.UnsupportedMediaType,
 			"Unsupported content encoding %.40q: send the body unencoded.", encoding)
 	}
 	value := header.Get(echo.HeaderContentType)
@@ -39,7 +41,7 @@ func mediaType(c echo.Context) (string, error) {
 	media, params, err := mime.ParseMediaType(value)
 	charset := strings.ToLower(params["charset"])
 	if err != nil || charset != "" && charset != "utf-8" && charset != "us-ascii" {
-		return "", errorf(codeUnsupportedMediaType,
+		return "", problem.Errorf(problem.UnsupportedMediaType,
 			"Invalid content type or charset in %.60q: send %s in UTF-8.", value, mediaJSON)
 	}
 	switch media {
@@ -48,19 +50,18 @@ func mediaType(c echo.Context) (string, error) {
 	case mediaNDJSON:
 		return mediaNDJSON, nil
 	default:
-		return "", errorf(codeUnsupportedMediaType, "Unsupported content type %.60q: send %s.", value, mediaJSON)
+		return "", problem.Errorf(problem.UnsupportedMediaType,
+			"Unsupported content type %.60q: send %s.", value, mediaJSON)
 	}
 }
 
 // bodyError is the error of a body that could not be read to its end.
 func bodyError(err error) error {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return errorf(codeBodyTooLarge, "The body has more than %d bytes: send a smaller one.", tooLarge.Limit)
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return problem.Errorf(problem.BodyTooLarge,
+			"The body has more than %d bytes: send a smaller one.", tooLarge.Limit)
 	}
-	e := newError(codeInvalidJSON, "The body is incomplete or arrived too slowly.")
-	e.cause = err
-	return e
+	return problem.New(problem.InvalidJSON, "The body is incomplete or arrived too slowly.").Because(err)
 }
 
 // body reads the body of one request into memory that is counted.
@@ -90,7 +91,7 @@ func (s *server) readOne(c echo.Context, v any) error {
 func (b *body) readSome() error {
 	err := b.read()
 	if err == nil && len(b.content) == 0 {
-		return newError(codeInvalidJSON, "The body is missing.")
+		return problem.New(problem.InvalidJSON, "The body is missing.")
 	}
 	return err
 }
@@ -133,7 +134,7 @@ func (b *body) decode(v any) error {
 	case err != nil:
 		return err
 	case media != mediaJSON:
-		return errorf(codeUnsupportedMediaType, "Unsupported content type %s: send %s.", media, mediaJSON)
+		return problem.Errorf(problem.UnsupportedMediaType, "Unsupported content type %s: send %s.", media, mediaJSON)
 	}
 	return unmarshal(b.content, v)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
@@ -43,7 +44,7 @@ func TestLargeSingleUserBodies(t *testing.T) {
 	for _, path := range []string{"/chat/users/alice/ping", "/chat/users/alice/leave"} {
 		most := `{"at":1` + strings.Repeat(" ", maxOneBody-len(`{"at":1}`)) + "}"
 		w.send("POST", path, most).is(t, http.StatusOK, path)
-		w.fails(codeBodyTooLarge, "POST", path, most+" ")
+		w.fails(problem.BodyTooLarge, "POST", path, most+" ")
 	}
 }
 
@@ -72,14 +73,14 @@ func TestCompressedBodiesAreRefused(t *testing.T) {
 			if strings.Contains(path, "/users/") {
 				body = body[:min(len(body), maxOneBody)]
 			}
-			problem := w.fails(codeUnsupportedMediaType, "POST", path, body, "Content-Encoding: "+encoding)
-			require.Less(t, len(problem["detail"].(string)), 200)
+			refusal := w.fails(problem.UnsupportedMediaType, "POST", path, body, "Content-Encoding: "+encoding)
+			require.Less(t, len(refusal["detail"].(string)), 200)
 		}
-		w.fails(codeUnsupportedMediaType, "POST", "/chat/pings", body, "Content-Encoding: "+encoding, ndjson)
+		w.fails(problem.UnsupportedMediaType, "POST", "/chat/pings", body, "Content-Encoding: "+encoding, ndjson)
 	}
 	unlabelled := gzipped.String()
-	w.fails(codeInvalidJSON, "POST", "/chat/pings", unlabelled)
-	w.fails(codeInvalidJSON, "POST", "/chat/pings", unlabelled[:4000]+"\n", ndjson)
+	w.fails(problem.InvalidJSON, "POST", "/chat/pings", unlabelled)
+	w.fails(problem.InvalidJSON, "POST", "/chat/pings", unlabelled[:4000]+"\n", ndjson)
 	require.Zero(t, w.total("chat"))
 }
 
@@ -166,13 +167,13 @@ func TestLargeBodiesGetAResponse(t *testing.T) {
 	const size = 32 << 20 // more than the buffers of a connection hold
 	for _, c := range []struct {
 		path, headers, start string
-		want                 code
+		want                 problem.Code
 	}{
-		{"/v1/namespaces/chat/pings", "", "", codeBodyTooLarge},
-		{"/v1/namespaces/chat/pings", ndjson + "\r\n", "{}\n", codeInvalidUser},
-		{"/v1/namespaces/chat/pings", ndjson + "\r\nExpect: 100-continue\r\n", "{}\n", codeInvalidUser},
-		{"/v1/namespaces/.hidden/pings", "", "", codeInvalidNamespace},
-		{"/v1/nothing", "", "", codeNotFound},
+		{"/v1/namespaces/chat/pings", "", "", problem.BodyTooLarge},
+		{"/v1/namespaces/chat/pings", ndjson + "\r\n", "{}\n", problem.InvalidUser},
+		{"/v1/namespaces/chat/pings", ndjson + "\r\nExpect: 100-continue\r\n", "{}\n", problem.InvalidUser},
+		{"/v1/namespaces/.hidden/pings", "", "", problem.InvalidNamespace},
+		{"/v1/nothing", "", "", problem.NotFound},
 	} {
 		conn, what := w.dial(), c.path+" "+c.headers
 		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: lastseen\r\nContent-Length: %d\r\n%s\r\n%s", c.path,
@@ -219,18 +220,18 @@ func TestLongQueries(t *testing.T) {
 	w := newLimitedServer(t)
 	few := func(s string) string { return strings.Repeat(s, 9_000) } // package net/url takes 10,000 apart
 	repeat := func(s string) string { return strings.Repeat(s, (80<<10)/len(s)) }
-	for want, queries := range map[code][]string{
-		codeTooManyItems: {few("user=u&"), few("user=&")},
-		codeInvalidParameter: {
+	for want, queries := range map[problem.Code][]string{
+		problem.TooManyItems: {few("user=u&"), few("user=&")},
+		problem.InvalidParameter: {
 			repeat("user=u&"), repeat("&") /* no user at all */, few("green=1s&"), repeat(";"),
 			repeat("%"),
 		},
-		codeUnknownParameter: {few("a&") + "a", few("%61=%62&"), few("=&"), "user=a&" + repeat("%00")},
-		codeInvalidTime: {
+		problem.UnknownParameter: {few("a&") + "a", few("%61=%62&"), few("=&"), "user=a&" + repeat("%00")},
+		problem.InvalidTime: {
 			"user=a&as_of=" + repeat("9"), "user=a&as_of=1e" + repeat("9"), "user=a&as_of=2026-" + repeat("0"),
 		},
-		codeInvalidDuration: {"user=a&green=" + repeat("9h"), "user=a&green=" + repeat("9")},
-		codeInvalidUser:     {"user=" + repeat("u"), "user=" + repeat("%00"), "user=" + repeat("%ff")},
+		problem.InvalidDuration: {"user=a&green=" + repeat("9h"), "user=a&green=" + repeat("9")},
+		problem.InvalidUser:     {"user=" + repeat("u"), "user=" + repeat("%00"), "user=" + repeat("%ff")},
 	} {
 		for _, query := range queries {
 			r := w.send("GET", "/chat/lookup?"+query, "")

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // Memory for request bodies, in bytes.
@@ -19,7 +20,7 @@ const (
 
 	freeBody      = 1 << 10 // of each body; not counted, since its connection takes more
 	minUserShare  = 2 << 20 // room for the largest lookup
-	bodyRetryWait = "1"     // seconds; a body that arrives at a usual pace is complete by then
+	bodyRetryWait = 1       // seconds; a body that arrives at a usual pace is complete by then
 )
 
 // bodyMemory limits the memory for the bodies of all requests in progress. A body takes memory as its bytes arrive,
@@ -85,14 +86,12 @@ func (h *bodyHold) grow(n int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if share := m.share(h.key.Policy); h.shared && m.callers[h.key]+bytes > share {
-		e := errorf(codeRateLimited,
+		return problem.Errorf(problem.RateLimited,
 			"Limit for one %s: %d KiB of request bodies at the same time. Send fewer requests at the same time.",
-			h.key.Policy, share>>10)
-		e.header = map[string]string{echo.HeaderRetryAfter: bodyRetryWait}
-		return e
+			h.key.Policy, share>>10).RetryAfter(bodyRetryWait)
 	}
 	if m.used+bytes > m.limit || h.keyless() && m.keyless+bytes > m.limit/4*3 {
-		return newError(codeOverloaded, "The memory for request bodies is in use. Try again later.")
+		return problem.New(problem.Overloaded, "The memory for request bodies is in use. Try again later.")
 	}
 	h.add(bytes)
 	return nil

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
@@ -92,7 +93,7 @@ func TestLargestRequestsFit(t *testing.T) {
 	w.post("/chat/leaves", onDevices+strings.Repeat(" ", maxBody-len(onDevices)), from("203.0.113.7"))
 	lookup := `{"users":[` + strings.Repeat(`"`+strings.Repeat("ü", 128)+`",`, maxLookup-1) + `"u"]}`
 	w.post("/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody-len(lookup)), from("203.0.113.7"))
-	w.fails(codeBodyTooLarge, "POST", "/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody+1-len(lookup)))
+	w.fails(problem.BodyTooLarge, "POST", "/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody+1-len(lookup)))
 }
 
 // TestNullItemsCount checks that a null item counts as much memory as any other.
@@ -172,8 +173,8 @@ func TestStalledBodies(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, fate)
 		}
 	}
-	problem := w.fails(codeOverloaded, "POST", "/chat/pings", strings.Repeat(" ", maxBody), from("203.0.113.12"))
-	require.NotContains(t, problem["detail"], "203")
+	refusal := w.fails(problem.Overloaded, "POST", "/chat/pings", strings.Repeat(" ", maxBody), from("203.0.113.12"))
+	require.NotContains(t, refusal["detail"], "203")
 	requireHeapBelow(t, before+DefaultBodyMemory+16<<20)
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -43,7 +45,7 @@ type bulkResponse struct {
 // @Router /v1/namespaces/{namespace}/pings [post]
 func (s *server) pings(c echo.Context, _ query) error {
 	var body pingsBody
-	return s.bulk(c, eventPing, &body, &body.Pings, "pings")
+	return s.bulk(c, telemetry.Ping, &body, &body.Pings, "pings")
 }
 
 // leaves records many leaves.
@@ -59,11 +61,11 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Router /v1/namespaces/{namespace}/leaves [post]
 func (s *server) leaves(c echo.Context, _ query) error {
 	var body leavesBody
-	return s.bulk(c, eventLeave, &body, &body.Leaves, "leaves")
+	return s.bulk(c, telemetry.Leave, &body, &body.Leaves, "leaves")
 }
 
 // bulk records many events: a stream of lines, or JSON that is decoded into a value. The list is its field.
-func (s *server) bulk(c echo.Context, e event, into any, list **[]item, field string) error {
+func (s *server) bulk(c echo.Context, e telemetry.Event, into any, list **[]item, field string) error {
 	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
@@ -81,13 +83,13 @@ func (s *server) bulk(c echo.Context, e event, into any, list **[]item, field st
 		return err
 	}
 	if *list == nil {
-		return errorf(codeInvalidJSON, "The field %s is missing.", field)
+		return problem.Errorf(problem.InvalidJSON, "The field %s is missing.", field)
 	}
 	return s.recordItems(c, e, namespace, **list)
 }
 
 // recordItems records all items, or none if one of them is invalid.
-func (s *server) recordItems(c echo.Context, e event, namespace string, items []item) error {
+func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string, items []item) error {
 	ctx := c.Request().Context()
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -104,7 +106,7 @@ func (s *server) recordItems(c echo.Context, e event, namespace string, items []
 		_, err = s.record(ctx, e, namespace, &b)
 	}
 	if err != nil {
-		s.metrics.refused(e, len(items))
+		s.Telemetry.Refused(e, len(items))
 		return err
 	}
 	return respond(c, bulkResponse{Recorded: len(items)})
@@ -121,18 +123,18 @@ type item struct {
 
 // itemErrors collects the errors of the items of a request.
 type itemErrors struct {
-	code  code // of the first
-	items []itemError
+	code  problem.Code // of the first
+	items []problem.Item
 	total int
 }
 
-func (e *itemErrors) add(index int, err *apiError) {
+func (e *itemErrors) add(index int, err *problem.Error) {
 	if e.total == 0 {
-		e.code = err.code
+		e.code = err.Code
 	}
 	e.total++
 	if len(e.items) < maxItemErrors {
-		e.items = append(e.items, itemError{Index: index, Detail: err.detail})
+		e.items = append(e.items, problem.Item{Index: index, Detail: err.Detail})
 	}
 }
 
@@ -141,19 +143,18 @@ func (e *itemErrors) err() error {
 	if e.total == 0 {
 		return nil
 	}
-	wrong := fmt.Sprintf("%d invalid items, the first at", e.total)
-	if e.total == 1 {
-		wrong = "1 invalid item, at"
+	wrong, first := "1 invalid item, at", e.items[0]
+	if e.total > 1 {
+		wrong = fmt.Sprintf("%d invalid items, the first at", e.total)
 	}
-	err := errorf(e.code, "%s index %d: %s The request had no effect.", wrong, e.items[0].Index, e.items[0].Detail)
-	err.items = e.items
-	return err
+	detail := fmt.Sprintf("%s index %d: %s The request had no effect.", wrong, first.Index, first.Detail)
+	return &problem.Error{Code: e.code, Detail: detail, Items: e.items}
 }
 
 // atIndex adds the index of an item to an error for the caller.
 func atIndex(index int, err error) error {
-	var known *apiError
-	if !errors.As(err, &known) {
+	known, ok := errors.AsType[*problem.Error](err)
+	if !ok {
 		return err
 	}
 	var bad itemErrors

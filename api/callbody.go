@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -89,10 +90,11 @@ func decodeCallApp(d *jsontext.Decoder, app *callApp) error {
 		return err
 	}
 	if len(value) > store.MaxCallApp {
-		return errorf(codeInvalidCall, "app has %d bytes: at most %d are allowed.", len(value), store.MaxCallApp)
+		return problem.Errorf(problem.InvalidCall,
+			"app has %d bytes: at most %d are allowed.", len(value), store.MaxCallApp)
 	}
-	if n := outOfRange(value); n != "" {
-		return errorf(codeInvalidCall, "app has the number %.40s, which is too large for JSON in most languages.", n)
+	if err := checkNumbers("app", value, problem.InvalidCall); err != nil {
+		return err
 	}
 	*app = callApp(value)
 	return nil
@@ -106,11 +108,11 @@ func (b newCallBody) newCall(caller *auth.Caller, key string) (n store.NewCall, 
 	}
 	switch err := lastseen.CheckUser(b.To); {
 	case err != nil:
-		return n, errorf(codeInvalidUser, "to: %v.", err)
+		return n, problem.Errorf(problem.InvalidUser, "to: %v.", err)
 	case from == b.To:
-		return n, newError(codeInvalidCall, "Users cannot call themselves: from and to are the same.")
+		return n, problem.New(problem.InvalidCall, "Users cannot call themselves: from and to are the same.")
 	case b.If != "" && b.If != ifPresent:
-		return n, errorf(codeInvalidCall, "Invalid if %.40q: use present, or omit it.", b.If)
+		return n, problem.Errorf(problem.InvalidCall, "Invalid if %.40q: use present, or omit it.", b.If)
 	}
 	if err := checkCallDevice(b.Device); err != nil {
 		return n, err
@@ -149,13 +151,14 @@ func partyOf(caller *auth.Caller, scope auth.Scope, field, named string) (string
 		return caller.Name, nil
 	}
 	if named == "" {
-		return "", errorf(codeInvalidUser, "%s is missing: only requests with a user's token can omit it.", field)
+		return "", problem.Errorf(problem.InvalidUser,
+			"%s is missing: only requests with a user's token can omit it.", field)
 	}
 	if !caller.CanPing(named) {
 		return "", errForbidden(scope, "A token speaks for its own user only.")
 	}
 	if err := lastseen.CheckUser(named); err != nil {
-		return "", errorf(codeInvalidUser, "%s: %v.", field, err)
+		return "", problem.Errorf(problem.InvalidUser, "%s: %v.", field, err)
 	}
 	return named, nil
 }
@@ -166,7 +169,7 @@ func checkCallDevice(device string) error {
 		return nil
 	}
 	if err := lastseen.CheckDevice(device); err != nil {
-		return newError(codeInvalidDevice, sentence(err))
+		return problem.From(problem.InvalidDevice, err)
 	}
 	return nil
 }
@@ -180,7 +183,7 @@ func readIdempotencyKey(header http.Header) (string, error) {
 	key := values[0]
 	invalid := func(r rune) bool { return r < ' ' || r > '~' }
 	if len(values) > 1 || key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, invalid) {
-		return "", errorf(codeInvalidCall,
+		return "", problem.Errorf(problem.InvalidCall,
 			"Invalid header %s: use 1 to %d printable ASCII characters, once.", idempotencyKey, maxIdempotencyKey)
 	}
 	return key, nil

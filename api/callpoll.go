@@ -11,6 +11,8 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -70,7 +72,7 @@ func (s *server) listCalls(c echo.Context, q query) error {
 // readCallsUser returns the user whose calls a query asks for. A token can read those of its user alone.
 func readCallsUser(q query, caller *auth.Caller) (string, error) {
 	if n := len(q["user"]); n > 1 {
-		return "", errorf(codeInvalidParameter, "The parameter user appears %d times: send it once.", n)
+		return "", problem.Errorf(problem.InvalidParameter, "The parameter user appears %d times: send it once.", n)
 	}
 	user, _ := q.get("user")
 	return partyOf(caller, auth.Read, "user", user)
@@ -156,7 +158,7 @@ func (p *callsPoll) turn(until time.Time) (calls []lastseen.Call, place callPlac
 	case err != nil:
 		return nil, place, false, err
 	}
-	release := p.hold(callPoll)
+	release := p.hold(telemetry.CallPoll)
 	defer release()
 	timer := time.NewTimer(min(pause, p.jitter(callsPause*4/5, callsPause)))
 	defer timer.Stop()
@@ -206,7 +208,7 @@ func openCallsCursor(namespace, user, cursor string) (callPlace, error) {
 	content, err := openCursor(callsList(namespace, user), cursor)
 	version, n := binary.Varint(content)
 	if err != nil || n <= 0 || len(content) > n && !validCallID(string(content[n:])) {
-		return callPlace{}, newError(codeInvalidCursor,
+		return callPlace{}, problem.New(problem.InvalidCursor,
 			"Invalid cursor for the calls of this user. Pass the cursor of a response unchanged, or omit it to start "+
 				"over.")
 	}

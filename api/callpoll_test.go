@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -171,7 +172,7 @@ func TestCallsCursor(t *testing.T) {
 			[]byte(content)))
 	}
 	for _, path := range refused {
-		w.fails(codeInvalidCursor, "GET", path, "")
+		w.fails(problem.InvalidCursor, "GET", path, "")
 	}
 	w.send("HEAD", callsPath+"?user=alice&wait=50s&cursor="+cursor, "").is(t, http.StatusOK, "and it does not wait")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
 )
@@ -143,7 +144,7 @@ func TestHiddenCallees(t *testing.T) {
 				for _, caller := range privacyCallers() {
 					want := w.askAbout(leftUser, caller, headers)
 					require.Greater(t, len(want), 8)
-					require.Contains(t, fmt.Sprint(want), codeCallTooSoon)
+					require.Contains(t, fmt.Sprint(want), problem.CallTooSoon)
 					for _, user := range []string{neverUser, hiddenUser, hiddenBusyUser} {
 						require.Equal(t, want, w.askAbout(user, caller, headers), "%s calls %s", caller, user)
 					}
@@ -197,7 +198,7 @@ func (w *testServer) unavailable(credentials, fields string, users ...string) (s
 	for i, user := range users {
 		for _, key := range [][]string{nil, {"Idempotency-Key: " + user + fields}} {
 			_, got := w.look(user, credentials, http.MethodPost, callsPath, `{"to":"`+user+`"`+fields+`}`, key...)
-			require.Contains(w.t, got, codeCalleeUnavailable)
+			require.Contains(w.t, got, problem.CalleeUnavailable)
 			if i == 0 && key == nil {
 				same = got
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -235,9 +236,7 @@ func errCallRefused(action lastseen.CallAction, call callResponse) error {
 	if call.State == lastseen.Ringing { // the state is not the reason
 		detail = fmt.Sprintf("Only the callee can %s this call.", action)
 	}
-	e := newError(codeCallRefused, detail)
-	e.call = &call
-	return e
+	return &problem.Error{Code: problem.CallRefused, Detail: detail, Call: call}
 }
 
 // getCall returns a call.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // TestCall goes through a call: each response is the call as it is then, and so is what others read.
@@ -60,13 +61,13 @@ func TestCall(t *testing.T) {
 		require.Equal(t, "active", w.post(path+"/accept", `{"user":"bób","device":"phone"}`)["state"], "again")
 
 		for _, late := range []string{`{"user":"bób","device":"laptop"}`, `{"user":"bób"}`, `{"user":"alice"}`} {
-			refused := w.fails(codeCallRefused, "POST", path+"/accept", late)
+			refused := w.fails(problem.CallRefused, "POST", path+"/accept", late)
 			is(map[string]any{"expires_at": "some"})
 			require.Equal(t, call["state"], refused["call"].(map[string]any)["state"])
 			require.Equal(t, "phone", refused["call"].(map[string]any)["to_device"])
 		}
-		w.fails(codeCallRefused, "POST", path+"/reject", `{"user":"bób"}`)
-		w.fails(codeCallNotFound, "POST", path+"/end", `{"user":"carol"}`)
+		w.fails(problem.CallRefused, "POST", path+"/reject", `{"user":"bób"}`)
+		w.fails(problem.CallNotFound, "POST", path+"/end", `{"user":"carol"}`)
 
 		ended := w.post(path+"/end", `{"user":"alice"}`)
 		is(map[string]any{
@@ -77,7 +78,7 @@ func TestCall(t *testing.T) {
 		for _, user := range []string{"alice", "bób"} {
 			require.Equal(t, ended, w.post(path+"/end", `{"user":"`+user+`"}`), "again")
 		}
-		refused := w.fails(codeCallRefused, "POST", path+"/alive", `{"user":"alice"}`)
+		refused := w.fails(problem.CallRefused, "POST", path+"/alive", `{"user":"alice"}`)
 		require.Equal(t, ended, refused["call"])
 	})
 }
@@ -98,13 +99,13 @@ func TestCallEnds(t *testing.T) {
 	} {
 		call := w.call(`{"from":"alice","to":"bob"}`)
 		if end.action == "reject" {
-			refused := w.fails(codeCallRefused, "POST", callPath(call)+"/reject", `{"user":"alice"}`)
+			refused := w.fails(problem.CallRefused, "POST", callPath(call)+"/reject", `{"user":"alice"}`)
 			require.Equal(t, "Only the callee can reject this call.", refused["detail"])
 		}
 		over := w.post(callPath(call)+"/"+end.action, `{"user":"`+end.user+`","device":"tab"}`)
 		require.Equal(t, end.state, over["state"])
 		require.Equal(t, map[string]any{"user": end.user, "device": "tab"}, over["by"])
-		refused := w.fails(codeCallRefused, "POST", callPath(call)+"/accept", `{"user":"bob"}`)
+		refused := w.fails(problem.CallRefused, "POST", callPath(call)+"/accept", `{"user":"bob"}`)
 		require.Equal(t, over, refused["call"])
 		require.Contains(t, refused["detail"], "it is "+end.state)
 	}
@@ -118,7 +119,7 @@ func TestCallEnds(t *testing.T) {
 			w.post(callPath(call)+"/accept", `{"user":"bob"}`)
 		}
 		await(t, func() bool { return w.get(callPath(call))["state"] == state })
-		w.fails(codeCallRefused, "POST", callPath(call)+"/alive", `{"user":"bob"}`)
+		w.fails(problem.CallRefused, "POST", callPath(call)+"/alive", `{"user":"bob"}`)
 		w.reload(func(c *Config) { c.Settings = testSettings() })
 	}
 }
@@ -128,13 +129,13 @@ func TestCallsArePresent(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	const call, key = `{"from":"alice","to":"bob","if":"present"}`, "Idempotency-Key: k"
-	w.fails(codeCalleeUnavailable, "POST", callsPath, call)
+	w.fails(problem.CalleeUnavailable, "POST", callsPath, call)
 	for age, there := range map[time.Duration]bool{0: true, 4 * time.Minute: true, 5 * time.Minute: false} {
 		w.store.set(testNow)
 		w.post("/chat/users/bob/ping", "")
 		w.store.set(testNow.Add(age))
 		if !there {
-			w.fails(codeCalleeUnavailable, "POST", callsPath, call)
+			w.fails(problem.CalleeUnavailable, "POST", callsPath, call)
 			continue
 		}
 		w.call(call)
@@ -144,9 +145,9 @@ func TestCallsArePresent(t *testing.T) {
 	begun := w.call(call, key)
 	w.post("/chat/users/bob/leave", "")
 	require.Equal(t, begun, w.call(call, key))
-	w.fails(codeIdempotencyKeyReused, "POST", callsPath, `{"from":"alice","to":"bob"}`, key)
+	w.fails(problem.IdempotencyKeyReused, "POST", callsPath, `{"from":"alice","to":"bob"}`, key)
 	w.hangUp("alice")
-	w.fails(codeCalleeUnavailable, "POST", callsPath, call)
+	w.fails(problem.CalleeUnavailable, "POST", callsPath, call)
 	w.call(`{"from":"alice","to":"bob"}`)
 }
 
@@ -155,63 +156,63 @@ func TestCallErrors(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	long, both := strings.Repeat("u", 257), `{"from":"alice","to":"bob"`
-	for want, bodies := range map[code][]string{
-		codeInvalidJSON: {
+	for want, bodies := range map[problem.Code][]string{
+		problem.InvalidJSON: {
 			"", "{", "[]", "null", `{"from":"alice","to":["bob"]}`, `{"from":1,"to":"bob"}`, both + `,"to":"bob"}`,
 			both + `,"if":true}`, both + `,"device":{"id":"tab"}}`, both + `,"app":{"a":1,"a":2}}`, both + `,"app":{"a":1}`,
 		},
-		codeInvalidUser: {
+		problem.InvalidUser: {
 			"{}", `{"from":"alice"}`, `{"to":"bob"}`, `{"from":null,"to":"bob"}`, `{"from":"alice","to":""}`,
 			`{"from":"alice","to":"."}`, `{"from":"a\u0000","to":"bob"}`, `{"from":"alice","to":"` + long + `"}`,
 			`{"from":"` + long + `","to":"bob"}`,
 		},
-		codeInvalidCall: {
+		problem.InvalidCall: {
 			`{"from":"alice","to":"alice"}`, both + `,"if":"online"}`, both + `,"app":"` + appOf(1<<14+1) + `"}`,
 		},
-		codeInvalidDevice: {both + `,"device":"` + long + `"}`, both + `,"device":"a\nb"}`},
-		codeUnknownField:  {both + `,"user":"alice"}`, both + `,"id":"c1"}`},
-		codeBodyTooLarge:  {both + strings.Repeat(" ", 1<<15) + `}`},
+		problem.InvalidDevice: {both + `,"device":"` + long + `"}`, both + `,"device":"a\nb"}`},
+		problem.UnknownField:  {both + `,"user":"alice"}`, both + `,"id":"c1"}`},
+		problem.BodyTooLarge:  {both + strings.Repeat(" ", 1<<15) + `}`},
 	} {
 		for _, body := range bodies {
 			w.fails(want, "POST", callsPath, body)
 		}
 	}
-	w.fails(codeUnsupportedMediaType, "POST", callsPath, both+`}`, "Content-Type: text/xml")
-	w.fails(codeUnknownParameter, "POST", callsPath+"?if=present", both+`}`)
-	w.fails(codeInvalidNamespace, "POST", "/.chat/calls", both+`}`)
+	w.fails(problem.UnsupportedMediaType, "POST", callsPath, both+`}`, "Content-Type: text/xml")
+	w.fails(problem.UnknownParameter, "POST", callsPath+"?if=present", both+`}`)
+	w.fails(problem.InvalidNamespace, "POST", "/.chat/calls", both+`}`)
 	require.Empty(t, w.get(callsPath + "?user=alice")["calls"], "nothing had an effect")
 
 	call := w.call(both + `}`)
 	for _, action := range []string{"accept", "reject", "end", "alive"} {
-		for body, want := range map[string]code{
-			"": codeInvalidUser, "{}": codeInvalidUser, "[]": codeInvalidJSON, `{"user":"."}`: codeInvalidUser,
-			`{"user":"carol"}`: codeCallNotFound, `{"user":"Bob"}`: codeCallNotFound,
-			`{"user":"bob","device":"` + long + `"}`: codeInvalidDevice, `{"user":"bob","from":"bob"}`: codeUnknownField,
-			`{"user":"bob"` + strings.Repeat(" ", 1<<15) + `}`: codeBodyTooLarge,
+		for body, want := range map[string]problem.Code{
+			"": problem.InvalidUser, "{}": problem.InvalidUser, "[]": problem.InvalidJSON, `{"user":"."}`: problem.InvalidUser,
+			`{"user":"carol"}`: problem.CallNotFound, `{"user":"Bob"}`: problem.CallNotFound,
+			`{"user":"bob","device":"` + long + `"}`: problem.InvalidDevice, `{"user":"bob","from":"bob"}`: problem.UnknownField,
+			`{"user":"bob"` + strings.Repeat(" ", 1<<15) + `}`: problem.BodyTooLarge,
 		} {
 			w.fails(want, "POST", callPath(call)+"/"+action, body)
 		}
-		app, want := `"`+appOf(1<<14+1)+`"`, codeInvalidCall
+		app, want := `"`+appOf(1<<14+1)+`"`, problem.InvalidCall
 		if action == "reject" || action == "end" {
-			app, want = `null`, codeUnknownField
+			app, want = `null`, problem.UnknownField
 		}
 		w.fails(want, "POST", callPath(call)+"/"+action, `{"user":"bob","app":`+app+`}`)
 		for _, id := range []string{"x", "a%20b", "%00", strings.Repeat("x", 65), "%2e%2e", "a%2Fb", "é"} {
-			w.fails(codeCallNotFound, "POST", callsPath+"/"+id+"/"+action, `{"user":"bob"}`)
+			w.fails(problem.CallNotFound, "POST", callsPath+"/"+id+"/"+action, `{"user":"bob"}`)
 		}
-		w.fails(codeInvalidParameter, "POST", callsPath+"//"+action, `{"user":"bob"}`)
-		w.fails(codeCallNotFound, "POST", "/other/calls/"+call["id"].(string)+"/"+action, `{"user":"bob"}`)
+		w.fails(problem.InvalidParameter, "POST", callsPath+"//"+action, `{"user":"bob"}`)
+		w.fails(problem.CallNotFound, "POST", "/other/calls/"+call["id"].(string)+"/"+action, `{"user":"bob"}`)
 	}
-	w.fails(codeNotFound, "POST", callPath(call)+"/hold", `{"user":"bob"}`)
-	w.fails(codeCallNotFound, "GET", callsPath+"/x", "")
-	w.fails(codeCallNotFound, "GET", "/other/calls/"+call["id"].(string), "")
-	w.fails(codeUnknownParameter, "GET", callPath(call)+"?wait=1s", "")
+	w.fails(problem.NotFound, "POST", callPath(call)+"/hold", `{"user":"bob"}`)
+	w.fails(problem.CallNotFound, "GET", callsPath+"/x", "")
+	w.fails(problem.CallNotFound, "GET", "/other/calls/"+call["id"].(string), "")
+	w.fails(problem.UnknownParameter, "GET", callPath(call)+"?wait=1s", "")
 	require.Equal(t, "ringing", w.get(callPath(call))["state"])
-	for query, want := range map[string]code{
-		"": codeInvalidUser, "?user=": codeInvalidUser, "?user=.": codeInvalidUser,
-		"?user=alice&user=bob": codeInvalidParameter, "?user=alice&wait=51s": codeInvalidDuration,
-		"?user=alice&wait=soon": codeInvalidDuration, "?user=alice&cursor=": codeInvalidCursor,
-		"?user=alice&limit=1": codeUnknownParameter,
+	for query, want := range map[string]problem.Code{
+		"": problem.InvalidUser, "?user=": problem.InvalidUser, "?user=.": problem.InvalidUser,
+		"?user=alice&user=bob": problem.InvalidParameter, "?user=alice&wait=51s": problem.InvalidDuration,
+		"?user=alice&wait=soon": problem.InvalidDuration, "?user=alice&cursor=": problem.InvalidCursor,
+		"?user=alice&limit=1": problem.UnknownParameter,
 	} {
 		w.fails(want, "GET", callsPath+query, "")
 	}
@@ -255,10 +256,10 @@ func TestIdempotencyKey(t *testing.T) {
 		`{"from":"alice","to":"carol","device":"tab","app":{"a": 1}}`, `{"from":"alice","to":"bob","app":{"a": 1}}`,
 		`{"from":"alice","to":"bob","device":"tab","app":{"a": 2}}`, `{"from":"alice","to":"bob","device":"tab"}`,
 	} {
-		w.fails(codeIdempotencyKeyReused, "POST", callsPath, other, key)
+		w.fails(problem.IdempotencyKeyReused, "POST", callsPath, other, key)
 	}
-	w.fails(codeCallerBusy, "POST", callsPath, body, "Idempotency-Key: 5d3a c0ff ~")
-	w.fails(codeCallerBusy, "POST", callsPath, body)
+	w.fails(problem.CallerBusy, "POST", callsPath, body, "Idempotency-Key: 5d3a c0ff ~")
+	w.fails(problem.CallerBusy, "POST", callsPath, body)
 	accepted := w.post(callPath(call)+"/accept", `{"user":"bob"}`)
 	require.Equal(t, accepted, w.call(body, key))
 	ended := w.post(callPath(call)+"/end", `{"user":"bob"}`)
@@ -268,9 +269,9 @@ func TestIdempotencyKey(t *testing.T) {
 	another := w.call(`{"from":"carol","to":"bob"}`, key)
 	require.NotEqual(t, call["id"], another["id"], "keys of different users are different")
 	for _, bad := range []string{"", "é", strings.Repeat("k", 256), "a\tb"} {
-		w.fails(codeInvalidCall, "POST", callsPath, body, "Idempotency-Key: "+bad)
+		w.fails(problem.InvalidCall, "POST", callsPath, body, "Idempotency-Key: "+bad)
 	}
-	w.fails(codeInvalidCall, "POST", callsPath, body, "Idempotency-Key: a", "Idempotency-Key: b")
+	w.fails(problem.InvalidCall, "POST", callsPath, body, "Idempotency-Key: a", "Idempotency-Key: b")
 	w.hangUp("bob")
 	w.call(body, "Idempotency-Key: "+strings.Repeat("k", 255))
 }
@@ -293,18 +294,19 @@ func TestCallsOfTokens(t *testing.T) {
 	require.Equal(t, "active", send("bob", "POST", path+"/accept", "", http.StatusOK)["state"])
 	send("ping", "POST", path+"/end", `{"user":"bob"}`, http.StatusOK)
 	for _, bad := range []struct {
-		want                       code
+		want                       problem.Code
 		caller, method, path, body string
 	}{
-		{codeForbidden, "alice", "POST", callsPath, `{"from":"bob","to":"alice"}`},
-		{codeInvalidCall, "alice", "POST", callsPath, `{"to":"alice"}`},
-		{codeInvalidUser, "ping", "POST", callsPath, `{"to":"bob"}`},
-		{codeInvalidUser, "ping", "POST", path + "/end", ""},
-		{codeInvalidUser, "all", "GET", callsPath, ""},
-		{codeForbidden, "ping", "POST", callsPath, `{"from":"alice","to":"bob","if":"present"}`},
-		{codeUnauthenticated, "nobody", "GET", "/public-x/calls?user=alice", ""}, // what everyone can read has no calls
-		{codeForbidden, "ping", "GET", "/public-x/calls?user=alice", ""},
-		{codeUnauthenticated, "nobody", "GET", "/public-x/calls/others", ""},
+		{problem.Forbidden, "alice", "POST", callsPath, `{"from":"bob","to":"alice"}`},
+		{problem.InvalidCall, "alice", "POST", callsPath, `{"to":"alice"}`},
+		{problem.InvalidUser, "ping", "POST", callsPath, `{"to":"bob"}`},
+		{problem.InvalidUser, "ping", "POST", path + "/end", ""},
+		{problem.InvalidUser, "all", "GET", callsPath, ""},
+		{problem.Forbidden, "ping", "POST", callsPath, `{"from":"alice","to":"bob","if":"present"}`},
+		// what everyone can read has no calls
+		{problem.Unauthenticated, "nobody", "GET", "/public-x/calls?user=alice", ""},
+		{problem.Forbidden, "ping", "GET", "/public-x/calls?user=alice", ""},
+		{problem.Unauthenticated, "nobody", "GET", "/public-x/calls/others", ""},
 	} {
 		w.fails(bad.want, bad.method, bad.path, bad.body, headersOf(headers[bad.caller])...)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -174,14 +175,14 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 	if err := respond(w.c, response); err != nil {
 		return err
 	}
-	w.delivered(batch.Users)
+	w.delivered(w.c.Request().Context(), w.opened, batch.Users)
 	return nil
 }
 
 // nextWithin returns the next batch, which has no users if nothing changes in the time to wait.
 func (w *watch) nextWithin(wait time.Duration, limit int) (feed.Batch, error) {
 	if wait > 0 && w.c.Request().Method != http.MethodHead {
-		release := w.hold(longPoll)
+		release := w.hold(telemetry.LongPoll)
 		batch, err := w.next(w.Now().Add(wait), limit)
 		release()
 		if !isPause(err) {

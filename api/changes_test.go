@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -41,7 +42,7 @@ func TestPolls(t *testing.T) {
 	require.Empty(t, statuses(third))
 	require.Equal(t, false, third["reset"])
 	w.polled("/chat/changes?user=carol", cursorOf(first), map[string]string{"carol": "green"}) // it names no users
-	w.fails(codeInvalidCursor, "GET", "/other/changes?cursor="+cursorOf(first), "")
+	w.fails(problem.InvalidCursor, "GET", "/other/changes?cursor="+cursorOf(first), "")
 }
 
 // TestPollsOfEveryone checks that those begin without users, and return many changes in parts.
@@ -87,31 +88,32 @@ func TestPollsByPost(t *testing.T) {
 func TestInvalidPolls(t *testing.T) {
 	t.Parallel()
 	w := newLiveServer(t)
-	for query, want := range map[string]code{
-		"users=alice": codeUnknownParameter, "limit=0": codeInvalidParameter, "limit=1001": codeInvalidParameter,
-		"wait=51s": codeInvalidDuration, "wait=-1s": codeInvalidDuration, "wait=x": codeInvalidDuration,
-		"cursor=": codeInvalidCursor, "cursor=AAAA": codeInvalidCursor, "user=": codeInvalidUser,
-		strings.Repeat("user=alice&", 101): codeTooManyItems, "as_of=1": codeUnknownParameter,
-		"contacts_of=ann&user=bob": codeInvalidParameter, "contacts_of=": codeInvalidUser,
-		"contacts_of=a%00":               codeInvalidUser,
-		"contacts_of=ann&contacts_of=bo": codeInvalidParameter,
+	for query, want := range map[string]problem.Code{
+		"users=alice": problem.UnknownParameter, "limit=0": problem.InvalidParameter,
+		"limit=1001": problem.InvalidParameter,
+		"wait=51s":   problem.InvalidDuration, "wait=-1s": problem.InvalidDuration, "wait=x": problem.InvalidDuration,
+		"cursor=": problem.InvalidCursor, "cursor=AAAA": problem.InvalidCursor, "user=": problem.InvalidUser,
+		strings.Repeat("user=alice&", 101): problem.TooManyItems, "as_of=1": problem.UnknownParameter,
+		"contacts_of=ann&user=bob": problem.InvalidParameter, "contacts_of=": problem.InvalidUser,
+		"contacts_of=a%00":               problem.InvalidUser,
+		"contacts_of=ann&contacts_of=bo": problem.InvalidParameter,
 	} {
 		w.fails(want, "GET", "/chat/changes?"+query, "")
 		w.fails(want, "GET", "/chat/changes?"+query, "", acceptEvents)
 	}
-	w.fails(codeInvalidCursor, "GET", "/chat/changes", "", acceptEvents, "Last-Event-ID: x")
+	w.fails(problem.InvalidCursor, "GET", "/chat/changes", "", acceptEvents, "Last-Event-ID: x")
 	w.get("/chat/changes?wait=0")
 	w.get("/chat/changes?wait=0s")
-	for body, want := range map[string]code{
-		``: codeInvalidJSON, `{"users":"alice"}`: codeInvalidJSON, `{"cursor":["a"]}`: codeInvalidJSON,
-		`{"limit":{}}`: codeInvalidJSON, `{"wait":true}`: codeInvalidJSON, `{"user":["alice"]}`: codeUnknownField,
-		`{"users":[""]}`: codeInvalidUser, `{"cursor":""}`: codeInvalidCursor, `{"limit":"x"}`: codeInvalidParameter,
-		`{"users":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`: codeTooManyItems,
-		`{"contacts_of":"ann","users":[]}`:                    codeInvalidParameter, `{"contacts_of":""}`: codeInvalidUser,
+	for body, want := range map[string]problem.Code{
+		``: problem.InvalidJSON, `{"users":"alice"}`: problem.InvalidJSON, `{"cursor":["a"]}`: problem.InvalidJSON,
+		`{"limit":{}}`: problem.InvalidJSON, `{"wait":true}`: problem.InvalidJSON, `{"user":["alice"]}`: problem.UnknownField,
+		`{"users":[""]}`: problem.InvalidUser, `{"cursor":""}`: problem.InvalidCursor, `{"limit":"x"}`: problem.InvalidParameter,
+		`{"users":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`: problem.TooManyItems,
+		`{"contacts_of":"ann","users":[]}`:                    problem.InvalidParameter, `{"contacts_of":""}`: problem.InvalidUser,
 	} {
 		w.fails(want, "POST", "/chat/changes", body)
 	}
-	w.fails(codeUnknownParameter, "POST", "/chat/changes?limit=1", `{}`)
+	w.fails(problem.UnknownParameter, "POST", "/chat/changes?limit=1", `{}`)
 }
 
 // TestUnknownPlaces checks that a cursor with places that no store has given, such as those of another store or of long
@@ -139,10 +141,10 @@ func TestNoFeed(t *testing.T) {
 	t.Parallel()
 	w := newLiveServer(t, func(c *Config) { c.Settings.Changes = feed.Off })
 	for _, accept := range []string{"Accept: */*", acceptEvents} {
-		w.fails(codeFeedUnavailable, "GET", "/chat/changes?user=alice", "", accept)
+		w.fails(problem.FeedUnavailable, "GET", "/chat/changes?user=alice", "", accept)
 	}
 	w.reload(func(c *Config) { c.Feeds = nil })
-	w.fails(codeFeedUnavailable, "GET", "/chat/changes", "")
+	w.fails(problem.FeedUnavailable, "GET", "/chat/changes", "")
 }
 
 // TestTooManyWatches checks that a server that follows as many users as it can refuses more, and that those of requests
@@ -154,7 +156,7 @@ func TestTooManyWatches(t *testing.T) {
 	for range 5 {
 		w.get("/chat/changes?user=a&user=b&user=c")
 	}
-	w.fails(codeOverloaded, "GET", "/chat/changes?user=a&user=b&user=c&user=d", "")
+	w.fails(problem.Overloaded, "GET", "/chat/changes?user=a&user=b&user=c&user=d", "")
 }
 
 // TestChangesMetrics checks that requests that wait are counted apart from others while they do, and that the lag of a
@@ -199,8 +201,8 @@ func TestWatchesAreCharged(t *testing.T) {
 	for i, path := range []string{twelve, "/chat/changes?contacts_of=ann"} {
 		caller, other := from(fmt.Sprintf("203.0.113.%d", i)), from(fmt.Sprintf("198.51.100.%d", i))
 		opened := w.send("GET", path, "", caller).is(t, http.StatusOK, "half of a burst").json(t)
-		w.fails(codeRateLimited, "GET", path, "", caller)
-		w.fails(codeRateLimited, "GET", path+reset, "", caller)
+		w.fails(problem.RateLimited, "GET", path, "", caller)
+		w.fails(problem.RateLimited, "GET", path+reset, "", caller)
 		for range 3 {
 			w.send("GET", path+"&cursor="+cursorOf(opened), "", other).is(t, http.StatusOK)
 		}
@@ -210,8 +212,8 @@ func TestWatchesAreCharged(t *testing.T) {
 		for k, made := range []string{reset, waited} {
 			caller := from(fmt.Sprintf("192.0.2.%d", 2*i+k))
 			w.send("HEAD", twelve+made, "", caller, header).is(t, http.StatusOK)
-			w.fails(codeRateLimited, "GET", twelve+made, "", caller, header)
-			w.fails(codeRateLimited, "GET", twelve+made+"&wait=1s", "", caller, header)
+			w.fails(problem.RateLimited, "GET", twelve+made, "", caller, header)
+			w.fails(problem.RateLimited, "GET", twelve+made+"&wait=1s", "", caller, header)
 		}
 	}
 }
@@ -237,7 +239,7 @@ func TestWatchCounts(t *testing.T) {
 	second, err := w.take(alice, store.MaxWatched-3000)
 	require.NoError(t, err)
 	_, err = w.take(alice, 1)
-	requireCode(t, codeRateLimited, err)
+	requireCode(t, problem.RateLimited, err)
 	for _, other := range []*auth.Caller{
 		{Kind: auth.ByToken, Issuer: "another", Name: "alice"}, {Kind: auth.ByToken, Issuer: "issuer", Name: "bob"},
 	} {

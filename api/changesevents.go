@@ -6,7 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -28,7 +29,7 @@ const (
 // eventStream is the stream of events of a watch.
 type eventStream struct {
 	*watch
-	out    *stream.Writer
+	out    *transport.Writer
 	limit  int       // of users in a batch
 	cursor string    // of the last event; empty before the first
 	tickAt time.Time // when the next tick is due
@@ -45,12 +46,12 @@ func (w *watch) serveEvents(cursor string, limit int) error {
 	if err != nil {
 		return err
 	}
-	e.out = stream.Open(w.c.Response())
+	e.out = transport.Open(w.c.Response())
 	if w.c.Request().Method == http.MethodHead {
 		return nil
 	}
-	defer w.hold(events)()
-	err = e.send(stream.AppendRetry(nil, w.jitter(minReconnect, maxReconnect)))
+	defer w.hold(telemetry.ServerSentEvents)()
+	err = e.send(transport.AppendRetry(nil, w.jitter(minReconnect, maxReconnect)))
 	if err == nil && (cursor == "" || first.Reset || len(first.Users) > 0) {
 		err = e.sendBatch(first)
 	}
@@ -79,7 +80,7 @@ func (e *eventStream) end(reason error) error {
 	case e.c.Request().Context().Err() != nil:
 		return nil // the client closed the stream, as streams usually end
 	case errors.Is(reason, errDraining), errors.Is(reason, errVisibility):
-		return e.send(stream.AppendRetry(nil, e.jitter(0, maxDrainPause)))
+		return e.send(transport.AppendRetry(nil, e.jitter(0, maxDrainPause)))
 	default:
 		return reason
 	}
@@ -122,7 +123,7 @@ func (e *eventStream) sendBatch(batch feed.Batch) error {
 	if err := e.sendPart(name, changedIn(batch, users)); err != nil {
 		return err
 	}
-	e.delivered(batch.Users)
+	e.delivered(e.c.Request().Context(), e.opened, batch.Users)
 	return nil
 }
 
@@ -136,7 +137,7 @@ func (e *eventStream) sendPart(name string, part changed) error {
 // sendEvent sends an event with data, and sets the time of the next tick.
 func (e *eventStream) sendEvent(name, id string, data func([]byte) []byte) error {
 	buffer := buffers.Get().(*[]byte)
-	text := stream.AppendEnd(data(stream.AppendStart((*buffer)[:0], name, id)))
+	text := transport.AppendEnd(data(transport.AppendStart((*buffer)[:0], name, id)))
 	defer putBuffer(buffer, text)
 	err := e.send(text)
 	e.tickAt = e.Now().Add(e.jitter(tickInterval*4/5, tickInterval))
@@ -146,7 +147,7 @@ func (e *eventStream) sendEvent(name, id string, data func([]byte) []byte) error
 // send sends text. Its error means that the client is gone or receives too slowly.
 func (e *eventStream) send(text []byte) error {
 	if err := e.out.Send(text); err != nil {
-		return fmt.Errorf("%w: %w", errNotSent, err)
+		return fmt.Errorf("%w: %w", telemetry.ErrNotSent, err)
 	}
 	return nil
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -46,10 +47,11 @@ func readChangesQuery(c echo.Context, q query, maxUsers int, events bool) (asked
 	owner, ofContacts := q.get("contacts_of")
 	switch {
 	case named && ofContacts:
-		return asked, newError(codeInvalidParameter, "Use either users or contacts_of.")
+		return asked, problem.New(problem.InvalidParameter, "Use either users or contacts_of.")
 	case ofContacts:
 		if err := lastseen.CheckUser(owner); err != nil {
-			return asked, errorf(codeInvalidUser, "contacts_of: %s", sentence(err))
+			detail := problem.From(problem.InvalidUser, err).Detail
+			return asked, problem.New(problem.InvalidUser, "contacts_of: "+detail)
 		}
 	}
 	asked.Users, asked.contactsOf, asked.Everyone = users, owner, !named && !ofContacts
@@ -82,9 +84,9 @@ func (r *paramReader) wait() time.Duration {
 		d, err := lastseen.ParseDuration(text)
 		switch {
 		case err != nil:
-			return 0, errorf(codeInvalidDuration, "wait: %v.", err)
+			return 0, problem.Errorf(problem.InvalidDuration, "wait: %v.", err)
 		case d > maxWait:
-			return 0, errorf(codeInvalidDuration, "Invalid wait %.40q: use at most %s.", text, maxWait)
+			return 0, problem.Errorf(problem.InvalidDuration, "Invalid wait %.40q: use at most %s.", text, maxWait)
 		}
 		return d, nil
 	})
@@ -106,7 +108,7 @@ func acceptsEvents(headers []string) bool {
 				continue
 			}
 			switch name = strings.TrimSpace(name); {
-			case strings.EqualFold(name, stream.MediaType):
+			case strings.EqualFold(name, transport.MediaType):
 				events = max(events, q)
 			case strings.EqualFold(name, mediaJSON):
 				others = max(others, q)

@@ -2,14 +2,12 @@ package api
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -63,10 +61,8 @@ func (w *watchCounts) take(caller *auth.Caller, n int) (giveBack func(), err err
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.counts[key]+n > store.MaxWatched {
-		e := errorf(codeRateLimited, "Limit for one user: %d users followed at the same time, over all requests. "+
-			"End other requests first.", store.MaxWatched)
-		e.header = map[string]string{echo.HeaderRetryAfter: watchRetryWait}
-		return nil, e
+		return nil, problem.Errorf(problem.RateLimited, "Limit for one user: %d users followed at the same time, "+
+			"over all requests. End other requests first.", store.MaxWatched).RetryAfter(watchRetryWait)
 	}
 	if w.counts == nil {
 		w.counts = map[limit.Key]int{}
@@ -76,7 +72,7 @@ func (w *watchCounts) take(caller *auth.Caller, n int) (giveBack func(), err err
 }
 
 // watchRetryWait is in seconds: another request of the caller, such as the one that this one replaces, may be ending.
-const watchRetryWait = "5"
+const watchRetryWait = 5
 
 // giveBack counts n users of a caller less.
 func (w *watchCounts) giveBack(caller *auth.Caller, n int) {
@@ -104,12 +100,10 @@ func (s *server) followNamespace(key limit.Key, limited bool, namespace string) 
 	if !limited {
 		return func() {}, nil
 	}
-	end, ok := s.followed.Begin(key, namespace)
-	if !ok {
-		e := errorf(codeRateLimited, "Limit for one %s: %d namespaces followed at the same time, over all requests. "+
-			"A namespace counts for a minute after its last request ends.", key.Policy, maxNamespaces)
-		e.header = map[string]string{echo.HeaderRetryAfter: strconv.FormatInt(wholeSeconds(followedFor), 10)}
-		return nil, e
+	if end, ok := s.followed.Begin(key, namespace); ok {
+		return end, nil
 	}
-	return end, nil
+	return nil, problem.Errorf(problem.RateLimited, "Limit for one %s: %d namespaces followed at the same time, over "+
+		"all requests. A namespace counts for a minute after its last request ends.", key.Policy, maxNamespaces).
+		RetryAfter(wholeSeconds(followedFor))
 }

@@ -46,7 +46,7 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 		return nil, err
 	}
 	ctx := c.Request().Context()
-	if s.metrics != nil {
+	if s.Telemetry != nil {
 		if w.opened, err = s.Store.Now(ctx); err != nil {
 			w.giveBack()
 			return nil, err
@@ -170,4 +170,21 @@ func (w *watch) wait(d time.Duration, limit int) (batch feed.Batch, ended bool, 
 func (w *watch) authorizeAgain(now time.Time) error {
 	newest := w.newest.Load()
 	return cmp.Or(w.openRequest.authorizeAgain(now), newest.checkVisibility(w.namespace, w.visibility(w.namespace)))
+}
+
+// delivered observes how long changes took that were written to a client which was waiting, since an instant, when they
+// were recorded.
+func (s *server) delivered(ctx context.Context, opened lastseen.Instant, users []feed.Update) {
+	if s.Telemetry == nil || len(users) == 0 {
+		return
+	}
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return // the lag is not known
+	}
+	for _, u := range users {
+		if u.Recorded >= opened {
+			s.Telemetry.ObserveLag(now - u.Recorded)
+		}
+	}
 }

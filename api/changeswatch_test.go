@@ -16,6 +16,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
@@ -218,10 +219,10 @@ func TestChangesCursors(t *testing.T) {
 		require.Equal(t, places, got)
 		for _, forged := range forgeries(cursor) {
 			_, err := openChangesCursor("chat", forged)
-			requireCode(t, codeInvalidCursor, err)
+			requireCode(t, problem.InvalidCursor, err)
 		}
 		_, err = openChangesCursor("chat2", cursor)
-		requireCode(t, codeInvalidCursor, err)
+		requireCode(t, problem.InvalidCursor, err)
 		_, _, err = parseListCursor("chat", cursor)
 		require.Error(t, err, "it is not a cursor of a list")
 	}
@@ -235,18 +236,18 @@ func TestForeignChangesCursors(t *testing.T) {
 		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", strings.Repeat("x", maxChangesCursor),
 	} {
 		_, err := openChangesCursor("chat", sealCursor(changesList("chat"), []byte(content)))
-		requireCode(t, codeInvalidCursor, err)
+		requireCode(t, problem.InvalidCursor, err)
 	}
 	_, err := openChangesCursor("chat", sealCursor("chat", []byte("\x01\x00")))
-	requireCode(t, codeInvalidCursor, err)
+	requireCode(t, problem.InvalidCursor, err)
 	_, err = openChangesCursor("chat", sealCursor(changesList("chat"), []byte("\x01\x00")))
 	require.NoError(t, err)
 }
 
-func requireCode(t *testing.T, want code, err error) {
+func requireCode(t *testing.T, want problem.Code, err error) {
 	t.Helper()
 	require.Error(t, err)
-	require.Equal(t, want, classify(err).code)
+	require.Equal(t, want, classify(err).Code)
 }
 
 // FuzzChangesCursor checks that no content makes the server fail, and that what is accepted has one form.
@@ -305,20 +306,20 @@ func TestFollowedNamespaces(t *testing.T) {
 				continue // needs the scope ping
 			}
 			for _, accept := range []string{"Accept: */*", acceptEvents} {
-				w.fails(codeRateLimited, "GET", "/one-more/changes"+path, "", caller, accept)
+				w.fails(problem.RateLimited, "GET", "/one-more/changes"+path, "", caller, accept)
 			}
 		}
-		w.fails(codeRateLimited, "POST", "/one-more/changes", `{"users":["bob"]}`, caller)
+		w.fails(problem.RateLimited, "POST", "/one-more/changes", `{"users":["bob"]}`, caller)
 		refused := w.send("GET", "/one-more/changes", "", caller).is(t, http.StatusTooManyRequests)
 		require.Equal(t, "60", refused.header.Get("Retry-After"))
 		w.get("/one-more/users/bob", caller)
 		w.get("/one-more/changes", other)
 
 		pass(time.Minute - 1)
-		w.fails(codeRateLimited, "GET", "/one-more/changes", "", caller)
+		w.fails(problem.RateLimited, "GET", "/one-more/changes", "", caller)
 		pass(1)
 		w.followEach(100, 100+maxNamespaces-1, caller)
-		w.fails(codeRateLimited, "GET", "/one-more/changes", "", caller)
+		w.fails(problem.RateLimited, "GET", "/one-more/changes", "", caller)
 		w.followEach(0, 1, caller)
 		followed.closed()
 	}
@@ -333,7 +334,7 @@ func TestFollowedNamespacesWithErrors(t *testing.T) {
 	w := newTestServer(t, s, live(s), clock, func(c *Config) { c.Feeds = followedUpTo(t, s, c.Settings, 1) })
 	for n := range maxNamespaces {
 		path := fmt.Sprintf("/room-%d/changes?user=a&user=b", n)
-		w.fails(codeOverloaded, "GET", path, "", from("203.0.113.7"))
+		w.fails(problem.Overloaded, "GET", path, "", from("203.0.113.7"))
 	}
 	pass(time.Minute)
 	w.followEach(100, 100+maxNamespaces, from("203.0.113.7"))

@@ -3,14 +3,14 @@ package api
 import (
 	"cmp"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/limit"
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // WebSocketLimits are the limits of WebSockets on one server.
@@ -67,14 +67,14 @@ func (s *server) connect(c echo.Context, _ query) error {
 		return err
 	}
 	r := c.Request()
-	if err := cmp.Or(checkUpgrade(r), s.checkSocketOrigin(r)); err != nil {
+	if err := cmp.Or(checkUpgrade(r), s.sources.CheckSocket(r)); err != nil {
 		return err
 	}
 	if s.Draining() {
 		return errShuttingDown()
 	}
-	address := s.proxies.client(r)
-	ticket, err := s.sockets.admit(s.Config.WebSockets, address, !s.proxies.isLocal(r))
+	address := s.proxies.Client(r)
+	ticket, err := s.sockets.admit(s.Config.WebSockets, address, !s.proxies.IsLocal(r))
 	if err != nil {
 		return err
 	}
@@ -108,13 +108,13 @@ func (s *server) upgrade(c echo.Context, n *session) error {
 		return errShuttingDown()
 	}
 	header := http.Header{echo.HeaderXRequestID: {n.requestID}}
-	socket, err := s.upgrader.Upgrade(c.Response(), c.Request(), header, stream.SocketLimits{
+	socket, err := s.upgrader.Upgrade(c.Response(), c.Request(), header, transport.SocketLimits{
 		Message: maxHello, MessageTime: messageTime, PerSecond: framesPerSecond, Burst: frameBurst,
 	})
 	response := c.Response()
 	response.Status, response.Committed = http.StatusSwitchingProtocols, true // package echo must not respond
 	if err != nil {
-		return &apiError{code: codeInvalidParameter, detail: "The upgrade failed.", cause: err}
+		return &problem.Error{Code: problem.InvalidParameter, Detail: "The upgrade failed.", Cause: err}
 	}
 	n.begin(socket)
 	return nil
@@ -122,44 +122,20 @@ func (s *server) upgrade(c echo.Context, n *session) error {
 
 // checkUpgrade returns an error unless a request is one for a WebSocket.
 func checkUpgrade(r *http.Request) error {
-	if !stream.IsUpgrade(r) || r.Method != http.MethodGet || !stream.IsSupportedVersion(r) {
-		e := newError(codeUpgradeRequired, "This path serves WebSockets, version "+stream.SocketVersion+
-			", over HTTP/1.1: send the headers Upgrade, Connection and Sec-WebSocket-Version.")
-		e.header = map[string]string{
-			echo.HeaderUpgrade: "websocket", echo.HeaderConnection: "Upgrade",
-			"Sec-WebSocket-Version": stream.SocketVersion,
+	if !transport.IsUpgrade(r) || r.Method != http.MethodGet || !transport.IsSupportedVersion(r) {
+		return &problem.Error{
+			Code: problem.UpgradeRequired, Detail: "This path serves WebSockets, version " + transport.SocketVersion +
+				", over HTTP/1.1: send the headers Upgrade, Connection and Sec-WebSocket-Version.",
+			Header: map[string]string{
+				echo.HeaderUpgrade: "websocket", echo.HeaderConnection: "Upgrade",
+				"Sec-WebSocket-Version": transport.SocketVersion,
+			},
 		}
-		return e
 	}
-	if err := stream.CheckUpgrade(r); err != nil {
-		return errorf(codeInvalidParameter, "Invalid request for a WebSocket: %v.", err)
+	if err := transport.CheckUpgrade(r); err != nil {
+		return problem.Errorf(problem.InvalidParameter, "Invalid request for a WebSocket: %v.", err)
 	}
 	return nil
-}
-
-// checkSocketOrigin returns an error if a browser sends a request for a page of another origin that is not allowed:
-// browsers apply their own rules of origins to WebSockets only by sending the origin. Other clients send none.
-func (s *server) checkSocketOrigin(r *http.Request) error {
-	origins := r.Header[echo.HeaderOrigin]
-	if len(origins) == 0 {
-		return nil
-	}
-	if origin := origins[0]; len(origins) == 1 && (isOriginOf(origin, r.Host) || allowsOrigin(s.CORSOrigins, origin)) {
-		return nil
-	}
-	return newError(codeForbidden, "This WebSocket comes from a web page whose origin is not in --cors-origins.")
-}
-
-// isOriginOf reports whether an origin is that of the pages of a host. The scheme can be another one than that of this
-// server: a proxy may add or remove TLS.
-func isOriginOf(origin, host string) bool {
-	u, err := url.Parse(origin)
-	return err == nil && usualPort(u.Scheme) != "" && u.Host != "" && origin == u.Scheme+"://"+u.Host &&
-		strings.EqualFold(withoutUsualPort(u.Scheme, u.Host), withoutUsualPort(u.Scheme, host))
-}
-
-func withoutUsualPort(scheme, host string) string {
-	return strings.TrimSuffix(host, ":"+usualPort(scheme))
 }
 
 // payer returns what a session is charged to: as limitKey does for requests.

@@ -4,11 +4,10 @@ import (
 	linked "container/list"
 	"context"
 	"runtime"
-	"strconv"
 	"sync"
 	"time"
 
-	"github.com/labstack/echo/v4"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // The limits of how many clients begin a session at the same time. All clients of a server that failed come back
@@ -135,9 +134,8 @@ func (a *arrivals) refusal() error {
 	if timeFor(a.queue.Len(), a.currentRate()) <= maxArrivalWait {
 		return nil
 	}
-	e := newError(codeOverloaded, "Too many clients connect at the same time. Connect again later.")
-	e.header = map[string]string{echo.HeaderRetryAfter: strconv.FormatInt(a.book(), 10)}
-	return e
+	return problem.New(problem.Overloaded, "Too many clients connect at the same time. Connect again later.").
+		RetryAfter(a.book())
 }
 
 // book returns after how many seconds another client that was refused should come back. A low rate passes, but a client

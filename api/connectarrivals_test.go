@@ -19,6 +19,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // fewArrivals returns arrivals with some slots. It runs in a bubble, whose time is time.Now.
@@ -97,9 +98,9 @@ func TestArrivalsRefuse(t *testing.T) {
 		ended := waiters(ctx, a, 11)
 		time.Sleep(arrivalsWindow)
 		a.leave() // one a second, and 10 are left
-		e, ok := errors.AsType[*apiError](a.enter(ctx))
+		e, ok := errors.AsType[*problem.Error](a.enter(ctx))
 		require.True(t, ok)
-		require.Equal(t, codeOverloaded, e.code)
+		require.Equal(t, problem.Overloaded, e.Code)
 		require.Equal(t, 10, a.queue.Len())
 		time.Sleep(arrivalsWindow)
 		a.leave()
@@ -164,7 +165,7 @@ func TestConnectRefusedEarly(t *testing.T) {
 	t.Parallel()
 	w := newSocketServer(t)
 	jam(w)
-	w.refused(codeOverloaded)
+	w.refused(problem.Overloaded)
 	response := w.sendTo("GET", "/v1/namespaces/chat/connect", "", upgradeHeaders()...)
 	after, err := strconv.Atoi(response.header.Get("Retry-After"))
 	require.NoError(t, err)
@@ -189,10 +190,10 @@ func TestConnectGivesSlotBack(t *testing.T) {
 	late.want(frameWelcome)
 	jam(w)
 	later.send(`{"hello":{}}`)
-	problem := later.want(frameProblem)
-	require.Equal(t, string(codeOverloaded), problem["code"])
-	require.Positive(t, problem["retry_after_ms"])
-	later.closed(4503, string(codeOverloaded))
+	refusal := later.want(frameProblem)
+	require.Equal(t, string(problem.Overloaded), refusal["code"])
+	require.Positive(t, refusal["retry_after_ms"])
+	later.closed(4503, string(problem.Overloaded))
 	w.awaitSockets(1)
 }
 
@@ -292,7 +293,7 @@ func TestRemovedKeyIsCharged(t *testing.T) {
 	require.NoError(t, s.Close())
 	(<-s.response).is(t, http.StatusUnauthorized)
 	for range limit.Burst(1) - 1 {
-		w.fails(codeUnauthenticated, "POST", alicePing, "", bearer(old), address)
+		w.fails(problem.Unauthenticated, "POST", alicePing, "", bearer(old), address)
 	}
-	w.fails(codeRateLimited, "POST", alicePing, "", bearer(old), address)
+	w.fails(problem.RateLimited, "POST", alicePing, "", bearer(old), address)
 }

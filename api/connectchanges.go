@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -55,7 +56,7 @@ func (f *following) change(s *server, frame watchFrame) error {
 		return err
 	}
 	if f.everyone && frame.Everyone == nil && len(frame.Add)+len(frame.Remove) > 0 {
-		return newError(codeInvalidParameter,
+		return problem.New(problem.InvalidParameter,
 			`The connection watches everyone. Send {"watch":{"everyone":false}} first.`)
 	}
 	counted := f.counted
@@ -126,7 +127,8 @@ func (f *following) changeWatcher(s *server, q watchQuery, remove []string) (bat
 	defer s.overload.end()
 	batch, err = f.watcher.Change(f.ctx, feed.Change{Add: q.Users, Remove: remove, After: q.After})
 	if errors.Is(err, feed.ErrTooManyUsers) {
-		return batch, errorf(codeTooManyItems, "A connection watches at most %d users. Remove others first.",
+		return batch, problem.Errorf(problem.TooManyItems,
+			"A connection watches at most %d users. Remove others first.",
 			store.MaxWatched)
 	}
 	return batch, err

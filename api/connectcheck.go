@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // check checks the caller again, with the keys and tokens that are valid now, and closes it if it is not any
@@ -61,13 +62,11 @@ func (n *session) confirmCaller(before, current *auth.Caller, err error) (*auth.
 	case errors.Is(err, auth.ErrKeysUnavailable) && before != nil && n.newest.Load().Now().Before(before.Expires):
 		return before, nil
 	case errors.Is(err, auth.ErrUnauthenticated) && before != nil && before.Kind == auth.ByKey:
-		e := newError(codeForbidden, "The API key is not valid any longer.")
-		e.cause = err
-		return nil, e
+		return nil, problem.New(problem.Forbidden, "The API key is not valid any longer.").Because(err)
 	case err != nil:
 		return nil, errInvalidCredentials(err)
 	case !sameCaller(before, current):
-		return nil, newError(codeForbidden, "The credentials belong to another caller now.")
+		return nil, problem.New(problem.Forbidden, "The credentials belong to another caller now.")
 	}
 	return current, nil
 }

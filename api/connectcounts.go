@@ -7,6 +7,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -146,8 +147,8 @@ func (s *server) checkCounts(namespace string, caller *auth.Caller) error {
 	if !s.viewerOf(caller, namespace).restricted {
 		return nil
 	}
-	return newError(codeForbidden, "Only API keys get counts on a connection, because users are visible to their "+
-		"contacts in this namespace. A request for counts counts the contacts that you see.")
+	return problem.New(problem.Forbidden, "Only API keys get counts on a connection, because users are visible to "+
+		"their contacts in this namespace. A request for counts counts the contacts that you see.")
 }
 
 // beginCounts begins to send counts. It counts as one request.

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/limit"
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
@@ -30,28 +31,28 @@ func TestConnectFrameErrors(t *testing.T) {
 	in := strings.Repeat("x", maxTypingIn)
 	for _, c := range []struct {
 		s      *testSocket
-		want   code
+		want   problem.Code
 		frames []string
 	}{
-		{user, codeUnknownFrame, []string{`{"wave":{}}`, `{"hello":{}}`}},
-		{user, codeInvalidParameter, []string{
+		{user, problem.UnknownFrame, []string{`{"wave":{}}`, `{"hello":{}}`}},
+		{user, problem.InvalidParameter, []string{
 			`{"activity":{}}`, `{"typing":{}}`, `{"typing":{"to":[]}}`, `{"typing":{"to":["bob"],"in":"` + in + `x"}}`,
 			`{"typing":{"to":["bob"],"in":"\u202eecila"}}`, `{"typing":{"to":["bob"],"in":"a\u2028b"}}`,
 		}},
-		{user, codeInvalidJSON, []string{`{"activity":{"idle":"yes"}}`, `{"activity":true}`, `{"typing":[]}`}},
-		{user, codeUnknownField, []string{
+		{user, problem.InvalidJSON, []string{`{"activity":{"idle":"yes"}}`, `{"activity":true}`, `{"typing":[]}`}},
+		{user, problem.UnknownField, []string{
 			`{"leave":{"at":1}}`, `{"typing":{"to":["bob"],"user":"carol"}}`, `{"activity":{"idle":true,"idle_ms":1}}`,
 		}},
-		{user, codeTooManyItems, []string{fmt.Sprintf(`{"typing":{"to":%s}}`, many)}},
-		{user, codeInvalidUser, []string{`{"typing":{"to":[""]}}`, `{"typing":{"to":["a\u0000"]}}`}},
-		{watcher, codeInvalidParameter, []string{
+		{user, problem.TooManyItems, []string{fmt.Sprintf(`{"typing":{"to":%s}}`, many)}},
+		{user, problem.InvalidUser, []string{`{"typing":{"to":[""]}}`, `{"typing":{"to":["a\u0000"]}}`}},
+		{watcher, problem.InvalidParameter, []string{
 			`{"activity":{"idle":true}}`, `{"leave":{}}`, `{"typing":{"to":["bob"]}}`, `{"watch":{"cursor":"x"}}`,
 		}},
-		{watcher, codeInvalidUser, []string{`{"watch":{"add":[""]}}`, `{"watch":{"remove":[".."]}}`}},
-		{watcher, codeUnknownField, []string{`{"watch":{"ad":["alice"]}}`}},
-		{watcher, codeInvalidJSON, []string{`{"watch":{"add":"alice"}}`, `{"watch":{"counts":1}}`, `{"watch":[]}`}},
-		{watcher, codeInvalidCursor, []string{`{"watch":{"add":["alice"],"cursor":"x"}}`}},
-		{watcher, codeTooManyItems, []string{`{"watch":{"add":[` + strings.Repeat(`"a",`, maxLookup) + `"b"]}}`}},
+		{watcher, problem.InvalidUser, []string{`{"watch":{"add":[""]}}`, `{"watch":{"remove":[".."]}}`}},
+		{watcher, problem.UnknownField, []string{`{"watch":{"ad":["alice"]}}`}},
+		{watcher, problem.InvalidJSON, []string{`{"watch":{"add":"alice"}}`, `{"watch":{"counts":1}}`, `{"watch":[]}`}},
+		{watcher, problem.InvalidCursor, []string{`{"watch":{"add":["alice"],"cursor":"x"}}`}},
+		{watcher, problem.TooManyItems, []string{`{"watch":{"add":[` + strings.Repeat(`"a",`, maxLookup) + `"b"]}}`}},
 	} {
 		for _, frame := range c.frames {
 			c.s.refuses(c.want, frame)
@@ -67,30 +68,30 @@ func TestConnectFrameErrors(t *testing.T) {
 // TestConnectBadFrames: frames that end the connection. The close code and the problem say why.
 func TestConnectBadFrames(t *testing.T) {
 	w := newSocketServer(t)
-	for want, texts := range map[code][]string{
-		codeInvalidJSON: {
+	for want, texts := range map[problem.Code][]string{
+		problem.InvalidJSON: {
 			``, `{`, `[]`, `{}`, `null`, `{"id":1}`, `{"hello":{},"watch":{}}`, `{"hello":{}} {}`,
 			`{"hello":{},"hello":{}}`,
 			`{"hello":{},"id":{}}`, `{"hello":{},"id":"` + strings.Repeat("x", maxFrameID) + `"}`,
 			`{"hello":{"user":"a","user":"b"}}`, `{"hello":{"user":"\ud800"}}`, "{\"hello\":{\"user\":\"\xff\"}}",
 			`{"hello":1}`, `{"hello":{"user":1}}`, strings.Repeat("[", maxHello),
 		},
-		codeUnknownFrame: {`{"watch":{}}`, `{"Hello":{}}`},
-		codeUnknownField: {`{"hello":{"User":"alice"}}`},
-		codeInvalidUser:  {`{"hello":{"user":""}}`, `{"hello":{"watch":{"users":[""]}}}`},
-		codeInvalidDuration: {
+		problem.UnknownFrame: {`{"watch":{}}`, `{"Hello":{}}`},
+		problem.UnknownField: {`{"hello":{"User":"alice"}}`},
+		problem.InvalidUser:  {`{"hello":{"user":""}}`, `{"hello":{"watch":{"users":[""]}}}`},
+		problem.InvalidDuration: {
 			`{"hello":{"user":"alice","grace_ms":60001}}`, `{"hello":{"user":"alice","grace_ms":-1}}`,
 			`{"hello":{"user":"alice","activity":{"idle":true,"idle_ms":-1}}}`,
 			`{"hello":{"user":"alice","activity":{"idle":true,"idle_ms":604800001}}}`,
 		},
-		codeInvalidDevice: {
+		problem.InvalidDevice: {
 			`{"hello":{"user":"alice","device":{"id":"\u0000"}}}`, `{"hello":{"user":"alice","device":{"kind":"fridge"}}}`,
 		},
-		codeInvalidParameter: {
+		problem.InvalidParameter: {
 			`{"hello":{"device":{"id":"a"}}}`, `{"hello":{"activity":{"idle":true}}}`,
 			`{"hello":{"user":"alice","activity":{}}}`, `{"hello":{"cursor":"x"}}`, `{"hello":{"watch":{"users":["a"],"everyone":true}}}`,
 		},
-		codeBodyTooLarge: {`{"hello":{"token":"` + strings.Repeat("x", maxHello) + `"}}`},
+		problem.BodyTooLarge: {`{"hello":{"token":"` + strings.Repeat("x", maxHello) + `"}}`},
 	} {
 		for _, text := range texts {
 			s := w.dialSocket("chat")
@@ -124,13 +125,13 @@ func TestConnectLargeFrames(t *testing.T) {
 	s, _ := w.hello(`{}`)
 	s.asks(`{"watch":{`+strings.Repeat(" ", maxFrame-40)+`}}`, frameOK)
 	s.send(strings.Repeat(" ", maxFrame+1))
-	s.fails(codeBodyTooLarge)
+	s.fails(problem.BodyTooLarge)
 	s, _ = w.hello(`{}`)
 	s.send(strings.Repeat("x", 1<<20))
-	s.fails(codeBodyTooLarge)
+	s.fails(problem.BodyTooLarge)
 	s, _ = w.hello(`{}`)
 	require.NoError(t, s.conn.WriteMessage(websocket.BinaryMessage, []byte(`{"watch":{}}`)))
-	s.fails(codeInvalidJSON)
+	s.fails(problem.InvalidJSON)
 }
 
 // TestConnectLargeFramesWait: each 2 KiB of a frame count as a request of the caller, on all connections. Beyond the
@@ -176,7 +177,7 @@ func TestConnectFlood(t *testing.T) {
 				break
 			}
 		}
-		s.closed(4429, string(codeRateLimited))
+		s.closed(4429, string(problem.RateLimited))
 		require.NotEmpty(t, name)
 	}
 }
@@ -188,7 +189,7 @@ func TestConnectSilence(t *testing.T) {
 		w.connects()
 		s, _ := w.hello(`{"user":"alice","grace_ms":0}`)
 		s.conn.SetPingHandler(func(string) error { return nil })
-		s.closed(4408, string(codeTimedOut))
+		s.closed(4408, string(problem.TimedOut))
 		require.NotEqual(t, true, w.do("GET", "/users/alice", "")["left"])
 		answers, _ := w.hello(`{"user":"bob"}`)
 		for range 6 {
@@ -202,7 +203,7 @@ func TestConnectLateHello(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
 		w.connects()
 		begun := time.Now()
-		w.greet("").fails(codeTimedOut)
+		w.greet("").fails(problem.TimedOut)
 		require.InDelta(t, helloTimeout.Seconds(), time.Since(begun).Seconds(), 0.5)
 	})
 }
@@ -232,7 +233,7 @@ func TestConnectSlowHello(t *testing.T) {
 		w.connects()
 		late := w.greet(`{"user":"alice"}`)
 		<-begun
-		late.fails(codeOverloaded)
+		late.fails(problem.Overloaded)
 		slow := w.greet(`{"user":"alice"}`)
 		<-begun
 		time.Sleep(helloTimeout + 100*time.Millisecond)
@@ -256,7 +257,7 @@ func TestConnectKeyRemovedDuringHello(t *testing.T) {
 		synctest.Wait() // until the check that follows a reload is done
 		close(proceed)
 		reloaded := time.Now()
-		c.closed(4403, string(codeForbidden))
+		c.closed(4403, string(problem.Forbidden))
 		require.Less(t, time.Since(reloaded), maxSocketPing/2, "before the next check")
 	})
 }
@@ -272,8 +273,8 @@ func TestConnectStoreAway(t *testing.T) {
 	}})
 	open, _ := w.hello(`{"user":"alice"}`)
 	away.Store(true)
-	w.greet(`{"user":"bob"}`).fails(codeStoreUnavailable)
-	open.refuses(codeStoreUnavailable, `{"leave":{}}`)
+	w.greet(`{"user":"bob"}`).fails(problem.StoreUnavailable)
+	open.refuses(problem.StoreUnavailable, `{"leave":{}}`)
 	open.quiet()
 	away.Store(false)
 	open.asks(`{"leave":{}}`, frameOK)
@@ -295,7 +296,7 @@ func TestConnectFailsWithoutWaiting(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(stream.WriteTimeout / 2):
+	case <-time.After(transport.WriteTimeout / 2):
 		t.Error("it waits")
 	}
 }

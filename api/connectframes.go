@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
@@ -50,7 +51,7 @@ func parseFrame(text []byte) (f clientFrame, err error) {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	token, err := d.ReadToken()
 	if err == nil && token.Kind() != '{' {
-		return f, newError(codeInvalidJSON, "The frame is not a JSON object.")
+		return f, problem.New(problem.InvalidJSON, "The frame is not a JSON object.")
 	}
 	for err == nil && d.PeekKind() != '}' {
 		err = f.readMember(d)
@@ -63,13 +64,14 @@ func parseFrame(text []byte) (f clientFrame, err error) {
 	}
 	switch syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); {
 	case ok && errors.Is(err, jsontext.ErrDuplicateName):
-		return f, newError(codeInvalidJSON, "Duplicate name in an object.")
+		return f, problem.New(problem.InvalidJSON, "Duplicate name in an object.")
 	case ok:
-		return f, errorf(codeInvalidJSON, "Invalid JSON at byte %d: %v.", syntactic.ByteOffset, syntactic.Err)
+		return f, problem.Errorf(problem.InvalidJSON,
+			"Invalid JSON at byte %d: %v.", syntactic.ByteOffset, syntactic.Err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return f, newError(codeInvalidJSON, "The frame is not a complete JSON object.")
+		return f, problem.New(problem.InvalidJSON, "The frame is not a complete JSON object.")
 	case err == nil && f.name == "":
-		return f, newError(codeInvalidJSON, "The frame has no name, such as {\"hello\":{}}.")
+		return f, problem.New(problem.InvalidJSON, "The frame has no name, such as {\"hello\":{}}.")
 	}
 	return f, err
 }
@@ -86,12 +88,12 @@ func (f *clientFrame) readMember(d *jsontext.Decoder) error {
 	case err != nil:
 		return err
 	case name != "id" && f.name != "":
-		return newError(codeInvalidJSON, "The frame has more than one name besides id.")
+		return problem.New(problem.InvalidJSON, "The frame has more than one name besides id.")
 	case name != "id":
 		f.name, f.content = name, value.Clone()
 		return nil
 	case value.Kind() != '"' && value.Kind() != '0' || len(value) > maxFrameID:
-		return errorf(codeInvalidJSON, "id is not a string or a number of at most %d bytes.", maxFrameID)
+		return problem.Errorf(problem.InvalidJSON, "id is not a string or a number of at most %d bytes.", maxFrameID)
 	}
 	f.id = string(value)
 	return nil
@@ -104,7 +106,7 @@ func endOfFrame(d *jsontext.Decoder) error {
 	case errors.Is(err, io.EOF):
 		return nil
 	case err == nil:
-		return newError(codeInvalidJSON, "The frame has more than one JSON value.")
+		return problem.New(problem.InvalidJSON, "The frame has more than one JSON value.")
 	}
 	return err
 }
@@ -112,7 +114,7 @@ func endOfFrame(d *jsontext.Decoder) error {
 // decode decodes the content of a frame.
 func (f clientFrame) decode(v any) error {
 	if f.content.Kind() != '{' {
-		return errorf(codeInvalidJSON, "The content of the frame %s is not a JSON object.", f.name)
+		return problem.Errorf(problem.InvalidJSON, "The content of the frame %s is not a JSON object.", f.name)
 	}
 	return unmarshalChecked(f.content, v)
 }
@@ -153,7 +155,7 @@ type activityBody struct {
 // activity returns what a client says about the use of its device.
 func (b activityBody) activity() (a connections.Activity, err error) {
 	if b.Idle == nil {
-		return a, newError(codeInvalidParameter, "The field idle is missing: send true or false.")
+		return a, problem.New(problem.InvalidParameter, "The field idle is missing: send true or false.")
 	}
 	a.Idle = *b.Idle
 	if b.IdleMs != nil {
@@ -166,7 +168,8 @@ func (b activityBody) activity() (a connections.Activity, err error) {
 func milliseconds(name string, s scalar, limit time.Duration) (time.Duration, error) {
 	n, err := strconv.Atoi(string(s))
 	if err != nil || n < 0 || int64(n) > limit.Milliseconds() {
-		return 0, errorf(codeInvalidDuration, "Invalid %s %.40q: use 0 to %d.", name, s, limit.Milliseconds())
+		return 0, problem.Errorf(problem.InvalidDuration,
+			"Invalid %s %.40q: use 0 to %d.", name, s, limit.Milliseconds())
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }
@@ -212,13 +215,13 @@ func (b helloBody) opening(defaultGrace time.Duration) (*connections.Opening, er
 	}
 	if b.User == nil {
 		if b.Device != nil || b.Activity != nil {
-			return nil, newError(codeInvalidParameter,
+			return nil, problem.New(problem.InvalidParameter,
 				"device and activity need user: a client that only watches has no device.")
 		}
 		return nil, nil
 	}
 	if err := lastseen.CheckUser(*b.User); err != nil {
-		return nil, newError(codeInvalidUser, sentence(err))
+		return nil, problem.From(problem.InvalidUser, err)
 	}
 	o.User = *b.User
 	return o, nil
@@ -233,7 +236,7 @@ func (b helloBody) credentials(header []string) ([]string, error) {
 	if len(header) > 0 {
 		scheme, sent, _ := strings.Cut(header[0], " ")
 		if len(header) > 1 || !strings.EqualFold(scheme, "Bearer") || strings.TrimLeft(sent, " ") != b.Token {
-			return nil, newError(codeInvalidParameter,
+			return nil, problem.New(problem.InvalidParameter,
 				"The token in the frame hello is not that in the header Authorization: send one of them.")
 		}
 	}

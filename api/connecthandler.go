@@ -8,21 +8,23 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
-// Heard notes that the client was heard; see [stream.SocketHandler].
+// Heard notes that the client was heard; see [transport.SocketHandler].
 func (n *session) Heard() {
 	n.heard.Store(true)
-	n.metrics.frameReceived()
+	n.Telemetry.CountSocket(telemetry.FrameReceived)
 	if n.device != nil { // which only this method sets
 		n.device.Heard()
 	}
 }
 
-// Message handles a frame; see [stream.SocketHandler].
+// Message handles a frame; see [transport.SocketHandler].
 func (n *session) Message(text []byte) {
 	defer func() { n.recovered(recover()) }()
 	if requests := len(text) / frameCharge; n.greeted && requests > 0 {
@@ -33,7 +35,7 @@ func (n *session) Message(text []byte) {
 	case err != nil:
 		n.fail(err, f.id)
 	case !n.greeted && f.name != frameHello: // which only this method sets
-		n.fail(newError(codeUnknownFrame, "The first frame is not hello."), f.id)
+		n.fail(problem.New(problem.UnknownFrame, "The first frame is not hello."), f.id)
 	case !n.greeted:
 		if err := n.arrive(f); err != nil {
 			n.fail(err, f.id)
@@ -45,25 +47,26 @@ func (n *session) Message(text []byte) {
 	}
 }
 
-// Fault closes the session of a client that broke a limit; see [stream.SocketHandler].
-func (n *session) Fault(f stream.Fault) {
+// Fault closes the session of a client that broke a limit; see [transport.SocketHandler].
+func (n *session) Fault(f transport.Fault) {
 	switch f {
-	case stream.FaultBinary:
-		n.fail(newError(codeInvalidJSON, "The frame is binary: send text."), "")
-	case stream.FaultLarge:
+	case transport.FaultBinary:
+		n.fail(problem.New(problem.InvalidJSON, "The frame is binary: send text."), "")
+	case transport.FaultLarge:
 		most := maxFrame
 		if !n.greeted {
 			most = maxHello
 		}
-		n.fail(errorf(codeBodyTooLarge, "The frame has more than %d bytes: send a smaller one.", most), "")
-	case stream.FaultFlood:
-		n.fail(errorf(codeRateLimited, "Limit for one connection: %d frames per second.", framesPerSecond), "")
-	case stream.FaultSlow:
-		n.fail(newError(codeTimedOut, "The frame is incomplete or arrived too slowly."), "")
+		n.fail(problem.Errorf(problem.BodyTooLarge, "The frame has more than %d bytes: send a smaller one.", most), "")
+	case transport.FaultFlood:
+		n.fail(problem.Errorf(problem.RateLimited,
+			"Limit for one connection: %d frames per second.", framesPerSecond), "")
+	case transport.FaultSlow:
+		n.fail(problem.New(problem.TimedOut, "The frame is incomplete or arrived too slowly."), "")
 	}
 }
 
-// Reserve takes memory for a message from that of request bodies; see [stream.SocketHandler].
+// Reserve takes memory for a message from that of request bodies; see [transport.SocketHandler].
 func (n *session) Reserve(bytes int) bool {
 	if n.memory == nil {
 		key, limited := n.payer()
@@ -76,7 +79,7 @@ func (n *session) Reserve(bytes int) bool {
 	return true
 }
 
-// Release gives the memory back; see [stream.SocketHandler].
+// Release gives the memory back; see [transport.SocketHandler].
 func (n *session) Release() {
 	if n.memory != nil {
 		n.memory.release()
@@ -98,15 +101,17 @@ func (n *session) handle(f clientFrame) error {
 	case frameTyping:
 		return n.handleTyping(f)
 	case frameHello:
-		return newError(codeUnknownFrame, "The connection has had its frame hello.")
+		return problem.New(problem.UnknownFrame, "The connection has had its frame hello.")
 	default:
-		return errorf(codeUnknownFrame, "Unknown frame %.40q. Allowed: watch, activity, token, leave, typing.", f.name)
+		return problem.Errorf(problem.UnknownFrame,
+			"Unknown frame %.40q. Allowed: watch, activity, token, leave, typing.", f.name)
 	}
 }
 
 // errNoUser is the error of a frame that is about the user of the connection.
 func errNoUser(frame string) error {
-	return errorf(codeInvalidParameter, "The frame %s needs a connection with a user: this one only watches.", frame)
+	return problem.Errorf(problem.InvalidParameter,
+		"The frame %s needs a connection with a user: this one only watches.", frame)
 }
 
 func (n *session) handleActivity(f clientFrame) error {
@@ -135,7 +140,7 @@ func (n *session) handleToken(f clientFrame) error {
 		return err
 	}
 	if body.Token == "" {
-		return newError(codeInvalidParameter, "The field token is missing.")
+		return problem.New(problem.InvalidParameter, "The field token is missing.")
 	}
 	server := n.newest.Load()
 	key, limited := n.payer()
@@ -148,7 +153,7 @@ func (n *session) handleToken(f clientFrame) error {
 		return errInvalidCredentials(err)
 	}
 	if !sameCaller(before, caller) {
-		return newError(codeForbidden, "The token is that of another user: open another connection.")
+		return problem.New(problem.Forbidden, "The token is that of another user: open another connection.")
 	}
 	if err := n.permit(caller); err != nil {
 		return err
@@ -179,7 +184,7 @@ func (n *session) handleLeave(f clientFrame) error {
 	}
 	n.say(departed)
 	n.confirm(f.id)
-	n.socket.Close(stream.CodeNormal, "")
+	n.socket.Close(transport.CodeNormal, "")
 	return nil
 }
 
@@ -187,28 +192,23 @@ func (n *session) handleLeave(f clientFrame) error {
 func (n *session) confirm(id string) { n.send(withID([]byte(`{"ok":{`), id)) }
 
 // problem returns the frame of an error.
-func (n *session) problem(e *apiError, id string) []byte {
-	problemType := e.code.problemType()
+func (n *session) problem(e *problem.Error, id string) []byte {
 	body, _ := json.Marshal(problemBody{ // which has only strings and numbers
-		problem: problem{
-			Type: "/docs/errors#" + string(e.code), Title: problemType.Title, Status: problemType.Status, Code: e.code,
-			Detail: e.detail, RequestID: n.requestID, Errors: e.items,
-		},
-		RetryAfterMs: n.newest.Load().retryAfterMs(e),
+		Body: e.Body(n.requestID), RetryAfterMs: n.newest.Load().retryAfterMs(e),
 	})
 	return withID(append([]byte(`{"problem":`), body[:len(body)-1]...), id)
 }
 
 // problemBody is the content of the frame problem: that of an error over HTTP, with the header Retry-After as a field.
 type problemBody struct {
-	problem
+	problem.Body
 	RetryAfterMs int64 `json:"retry_after_ms,omitzero"`
 }
 
 // retryAfterMs returns after how many milliseconds a client should try again; 0 if the error does not depend on time.
-func (s *server) retryAfterMs(e *apiError) int64 {
-	after := e.header[echo.HeaderRetryAfter]
-	if after == "" && e.code.problemType().Status == http.StatusServiceUnavailable {
+func (s *server) retryAfterMs(e *problem.Error) int64 {
+	after := e.Header[echo.HeaderRetryAfter]
+	if after == "" && e.Code.Type().Status == http.StatusServiceUnavailable {
 		after = s.retryAfter()
 	}
 	seconds, _ := strconv.ParseInt(after, 10, 64) // 0 for none
@@ -228,7 +228,7 @@ func withID(b []byte, id string) []byte {
 func (n *session) ended(reason connections.Reason) {
 	defer func() { n.recovered(recover()) }()
 	if reason == connections.Closed {
-		n.fail(newError(codeConnectionClosed,
+		n.fail(problem.New(problem.ConnectionClosed,
 			"The user was deleted, or an operator closed the user's connections."), "")
 		return
 	}

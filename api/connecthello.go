@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
@@ -122,7 +123,7 @@ func (n *session) hello(f clientFrame) error {
 func (b helloBody) asked(namespace string) (*watchQuery, error) {
 	if b.Watch == nil {
 		if b.Cursor != nil {
-			return nil, newError(codeInvalidParameter, "cursor needs watch.")
+			return nil, problem.New(problem.InvalidParameter, "cursor needs watch.")
 		}
 		return nil, nil
 	}
@@ -168,7 +169,7 @@ func (n *session) open(s *server, o connections.Opening) error {
 	device, err := s.Connections.Open(n.ctx, o)
 	switch {
 	case errors.Is(err, connections.ErrTooMany):
-		return newError(codeRateLimited, "The user has too many connections. Close others first.")
+		return problem.New(problem.RateLimited, "The user has too many connections. Close others first.")
 	case errors.Is(err, connections.ErrStopping):
 		return errShuttingDown()
 	case err != nil:

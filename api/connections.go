@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // LimitConnections returns a listener for the server that keeps at most limit connections open. When the limit is
@@ -22,7 +24,7 @@ func LimitConnections(server *http.Server, listener net.Listener, limit int, log
 	metrics prometheus.Registerer,
 ) net.Listener {
 	l := &limitedListener{
-		Listener: listener, limit: limit, log: newThrottle(logger, 1),
+		Listener: listener, limit: limit, log: telemetry.NewThrottle(logger, 1),
 		accepted: make(chan net.Conn, min(limit, maxAccepted)), failed: make(chan error), closed: make(chan struct{}),
 	}
 	l.export(promauto.With(metrics))
@@ -38,7 +40,7 @@ const maxAccepted = 1 << 14
 type limitedListener struct {
 	net.Listener
 	limit int
-	log   *throttle
+	log   *telemetry.Throttle
 
 	accepted chan net.Conn // within the limit, that are not served yet
 	failed   chan error    // of accepting
@@ -142,11 +144,11 @@ func (l *limitedListener) makeRoom() bool {
 	maximum := slog.Int("max", l.limit)
 	if oldest == nil {
 		const message = "connections refused: the maximum is reached, with a request on each"
-		l.log.log(slog.LevelError, message, message, maximum)
+		l.log.Log(slog.LevelError, message, message, maximum)
 		return false
 	}
 	const message = "idle connections closed: the maximum is reached"
-	l.log.log(slog.LevelWarn, message, message, maximum)
+	l.log.Log(slog.LevelWarn, message, message, maximum)
 	_ = oldest.Value.(*limitedConn).Close() // its server goroutine notices
 	return l.makeRoom()
 }

@@ -3,7 +3,9 @@ package api
 import (
 	"slices"
 
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // maxPosts is the number of frames that wait for a slow client. More are dropped.
@@ -115,8 +117,8 @@ func (n *session) nextPost() (p posted, ok bool) {
 
 // pingNow sends a ping out of turn.
 func (n *session) pingNow() {
-	if err := n.socket.Ping(); err != nil && stream.IsSlow(err) {
-		n.metrics.slowReader()
-		n.close(newError(codeTimedOut, "The client received nothing for too long."))
+	if err := n.socket.Ping(); err != nil && transport.IsSlow(err) {
+		n.Telemetry.CountSocket(telemetry.SlowReader)
+		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
 }

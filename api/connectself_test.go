@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -228,8 +229,8 @@ func TestSelfWhileTheStoreIsAway(t *testing.T) {
 	}
 	w.config.Shared.receive(store.Signal{Kind: signalSelf, Namespace: "chat", User: "alice"})
 	<-failed
-	w.greet(`{"user":"bob"}`).fails(codeStoreUnavailable)
-	alice.refuses(codeStoreUnavailable, `{"typing":{"to":["bob"]}}`)
+	w.greet(`{"user":"bob"}`).fails(problem.StoreUnavailable)
+	alice.refuses(problem.StoreUnavailable, `{"typing":{"to":["bob"]}}`)
 	away.Store(false)
 	require.Equal(t, "busy", alice.want(frameSelf)["availability"])
 }

@@ -14,7 +14,9 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
@@ -23,7 +25,7 @@ import (
 // everything.
 type session struct {
 	*Shared
-	socket    *stream.Socket
+	socket    *transport.Socket
 	ticket    *ticket
 	namespace string
 	id        string // of the connection, for the client and the log
@@ -72,12 +74,12 @@ const (
 )
 
 // begin begins the session.
-func (n *session) begin(socket *stream.Socket) {
+func (n *session) begin(socket *transport.Socket) {
 	n.socket, n.id = socket, strconv.FormatUint(rand.Uint64(), 36)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.heard.Store(true)
 	n.sockets.add(n)
-	n.metrics.socketOpened()
+	n.Telemetry.SocketOpened()
 	n.mu.Lock()
 	n.arriving, n.timer = true, time.AfterFunc(promptHello, n.wake)
 	n.mu.Unlock()
@@ -89,7 +91,7 @@ func (n *session) begin(socket *stream.Socket) {
 
 // run serves the session until it ends.
 func (n *session) run() {
-	how := stream.Closed
+	how := transport.Closed
 	defer func() {
 		n.recovered(recover())
 		n.end(how)
@@ -105,7 +107,7 @@ func (n *session) recovered(panicked any) {
 }
 
 // end ends the session, whose socket is closed.
-func (n *session) end(how stream.Ending) {
+func (n *session) end(how transport.Ending) {
 	n.cancel()
 	n.leaveArrivals()
 	n.mu.Lock()
@@ -120,7 +122,7 @@ func (n *session) end(how stream.Ending) {
 	n.sockets.remove(n)
 	n.ticket.close()
 	code := n.socket.Code()
-	n.metrics.socketClosed(code)
+	n.Telemetry.SocketClosed(code)
 	server := n.newest.Load()
 	if ctx := context.Background(); server.Logger.Enabled(ctx, slog.LevelDebug) {
 		attrs := append(n.attrs(), slog.Int("close_code", code))
@@ -129,13 +131,13 @@ func (n *session) end(how stream.Ending) {
 }
 
 // endingOf returns how a user's connection ended. Only what the client did is a goodbye.
-func endingOf(how stream.Ending, said ending) connections.Ending {
+func endingOf(how transport.Ending, said ending) connections.Ending {
 	switch {
 	case said == departed:
 		return connections.Left
-	case said == unsaid && how == stream.Gone:
+	case said == unsaid && how == transport.Gone:
 		return connections.Gone
-	case said == silent, how == stream.Lost:
+	case said == silent, how == transport.Lost:
 		return connections.Silent
 	default:
 		return connections.Ended
@@ -173,12 +175,12 @@ func (n *session) say(e ending) {
 func (n *session) close(err error) {
 	e := classify(err)
 	n.say(byServer)
-	if !n.socket.Close(e.code.closeCode(), string(e.code)) {
+	if !n.socket.Close(e.Code.CloseCode(), string(e.Code)) {
 		return
 	}
 	server := n.newest.Load()
-	n.metrics.failed(e.code.problemType().Code)
-	if e.code.closeCode() < codeInternal.closeCode() {
+	n.Telemetry.Failed(e.Code.Type().Code)
+	if e.Code.CloseCode() < problem.Internal.CloseCode() {
 		server.logRefused(e, n.attrs)
 	} else {
 		server.logFailed(e, err, nothing, n.attrs())
@@ -201,8 +203,8 @@ const closeWait = time.Second
 func (n *session) refuse(err error, id string) {
 	e := classify(err)
 	server := n.newest.Load()
-	n.metrics.failed(e.code.problemType().Code)
-	if e.code.closeCode() < codeInternal.closeCode() {
+	n.Telemetry.Failed(e.Code.Type().Code)
+	if e.Code.CloseCode() < problem.Internal.CloseCode() {
 		server.logRefused(e, n.attrs)
 	} else {
 		server.logFailed(e, err, nothing, n.attrs())
@@ -213,10 +215,10 @@ func (n *session) refuse(err error, id string) {
 // send sends a frame. A client that does not receive it in time is disconnected; other errors end the session by
 // themselves.
 func (n *session) send(text []byte) bool {
-	err := n.sendWithin(text, stream.WriteTimeout)
-	if err != nil && stream.IsSlow(err) {
-		n.metrics.slowReader()
-		n.close(newError(codeTimedOut, "The client received nothing for too long."))
+	err := n.sendWithin(text, transport.WriteTimeout)
+	if err != nil && transport.IsSlow(err) {
+		n.Telemetry.CountSocket(telemetry.SlowReader)
+		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
 	return err == nil
 }
@@ -224,7 +226,7 @@ func (n *session) send(text []byte) bool {
 func (n *session) sendWithin(text []byte, within time.Duration) error {
 	err := n.socket.Send(text, within)
 	if err == nil {
-		n.metrics.frameSent()
+		n.Telemetry.CountSocket(telemetry.FrameSent)
 	}
 	return err
 }
@@ -241,10 +243,10 @@ func (n *session) wake() {
 	switch {
 	case n.ctx.Err() != nil:
 	case received && !greeted:
-		n.fail(newError(codeOverloaded, "The server could not handle the frame hello in time."), "")
+		n.fail(problem.New(problem.Overloaded, "The server could not handle the frame hello in time."), "")
 		n.cancel() // afterwards: what handles the frame would respond that the store does not
 	case !greeted:
-		n.fail(newError(codeTimedOut, "The frame hello did not come in time."), "")
+		n.fail(problem.New(problem.TimedOut, "The frame hello did not come in time."), "")
 	case n.check() && n.beat():
 		n.schedule()
 	}
@@ -258,7 +260,7 @@ func (n *session) beat() bool {
 	}
 	if n.unanswered >= maxUnanswered {
 		n.say(silent)
-		n.close(newError(codeTimedOut, "The client does not answer pings."))
+		n.close(problem.New(problem.TimedOut, "The client does not answer pings."))
 		return false
 	}
 	n.mu.Lock()
@@ -272,10 +274,10 @@ func (n *session) beat() bool {
 	}
 	switch {
 	case err == nil && !watches:
-		n.metrics.frameSent()
-	case err != nil && stream.IsSlow(err):
-		n.metrics.slowReader()
-		n.close(newError(codeTimedOut, "The client received nothing for too long."))
+		n.Telemetry.CountSocket(telemetry.FrameSent)
+	case err != nil && transport.IsSlow(err):
+		n.Telemetry.CountSocket(telemetry.SlowReader)
+		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
 	return err == nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -41,7 +42,7 @@ func TestConnectPermissions(t *testing.T) {
 			require.Equal(t, want, got, what)
 			if want == frameProblem {
 				require.EqualValues(t, refusalStatus(name), content["status"], what)
-				s.closed(closeCodes+refusalStatus(name), content["code"].(string))
+				s.closed(problem.CloseCodes+refusalStatus(name), content["code"].(string))
 			}
 			require.NoError(t, s.conn.Close())
 		}
@@ -51,7 +52,7 @@ func TestConnectPermissions(t *testing.T) {
 	public.want(frameWelcome)
 	ping, welcome := w.hello(connects, "Authorization: "+headers["ping"])
 	require.NotContains(t, welcome, "self", "the key cannot read")
-	ping.refuses(codeForbidden, `{"watch":{"add":["bob"]}}`)
+	ping.refuses(problem.Forbidden, `{"watch":{"add":["bob"]}}`)
 }
 
 // TestConnectTokenInHello: the credentials can be in the frame hello; if both are given, they must agree.
@@ -67,10 +68,10 @@ func TestConnectTokenInHello(t *testing.T) {
 	w.hello(hello, "Authorization: "+headers["alice"])
 	w.hello(fmt.Sprintf(`{"token":%q,"user":"carol"}`, strings.TrimPrefix(headers["all"], "Bearer ")))
 	for _, header := range []string{headers["bob"], "Basic " + alice} {
-		w.greet(hello, "Authorization: "+header).fails(codeInvalidParameter)
+		w.greet(hello, "Authorization: "+header).fails(problem.InvalidParameter)
 	}
-	w.greet(fmt.Sprintf(`{"token":%q,"user":"alice"}`, bob)).fails(codeForbidden)
-	w.greet(`{"token":"x","user":"alice"}`).fails(codeUnauthenticated)
+	w.greet(fmt.Sprintf(`{"token":%q,"user":"alice"}`, bob)).fails(problem.Forbidden)
+	w.greet(`{"token":"x","user":"alice"}`).fails(problem.Unauthenticated)
 }
 
 // TestConnectTokenExpires: the connection ends with its token, and nothing is written, unless a new one comes in time.
@@ -81,13 +82,13 @@ func TestConnectTokenExpires(t *testing.T) {
 		w.reload(func(c *Config) { c.Auth = authenticator })
 		s, _ := w.hello(fmt.Sprintf(`{"user":"alice","grace_ms":0,"token":%q}`, token("alice", 2*time.Second)))
 		renewed, _ := w.hello(fmt.Sprintf(`{"user":"bob","token":%q}`, token("bob", 2*time.Second)))
-		renewed.refuses(codeForbidden, fmt.Sprintf(`{"token":{"token":%q}}`, token("alice", time.Hour)))
-		renewed.refuses(codeUnauthenticated, fmt.Sprintf(`{"token":{"token":%q}}`, token("bob", -time.Hour)))
-		renewed.refuses(codeInvalidParameter, `{"token":{}}`)
+		renewed.refuses(problem.Forbidden, fmt.Sprintf(`{"token":{"token":%q}}`, token("alice", time.Hour)))
+		renewed.refuses(problem.Unauthenticated, fmt.Sprintf(`{"token":{"token":%q}}`, token("bob", -time.Hour)))
+		renewed.refuses(problem.InvalidParameter, `{"token":{}}`)
 		ok := renewed.asks(fmt.Sprintf(`{"token":{"token":%q}}`, token("bob", time.Hour)), frameOK)
 		require.Greater(t, ok["expires_in_ms"], 3_500_000.0)
 		begun := time.Now()
-		s.closed(4401, string(codeUnauthenticated))
+		s.closed(4401, string(problem.Unauthenticated))
 		require.Less(t, time.Since(begun), 3*time.Second)
 		renewed.quiet()
 		alice := w.do("GET", "/users/alice", "", bearer(token("alice", time.Hour)))
@@ -103,11 +104,11 @@ func TestConnectKeyRemoved(t *testing.T) {
 	key, _ := w.hello(`{"user":"alice"}`, "Authorization: "+headers["all"])
 	user, _ := w.hello(`{"user":"alice"}`, "Authorization: "+headers["alice"])
 	w.reload(func(c *Config) { c.Auth = other })
-	key.closed(4403, string(codeForbidden))
+	key.closed(4403, string(problem.Forbidden))
 	user.quiet()
 	w.reload(func(c *Config) { c.RefuseUnknown = true })
-	user.closed(4404, string(codeNotFound))
-	w.greet(`{"user":"alice"}`, "Authorization: "+headers["alice"]).fails(codeNotFound)
+	user.closed(4404, string(problem.NotFound))
+	w.greet(`{"user":"alice"}`, "Authorization: "+headers["alice"]).fails(problem.NotFound)
 }
 
 // TestCheckAuthenticatesOnce: after a reload, the credentials of many connections are verified once, API keys first.
@@ -151,7 +152,7 @@ func TestCheckThatPanics(t *testing.T) {
 		}
 		return w.config.Auth.Authenticate(t.Context(), credentials)
 	})
-	alice.closed(codeInternal.closeCode(), string(codeInternal))
+	alice.closed(problem.Internal.CloseCode(), string(problem.Internal))
 	bob.quiet()
 }
 
@@ -168,7 +169,7 @@ func TestConnectCallerLimits(t *testing.T) {
 		for range most {
 			last, _ = w.hello(`{"watch":{"users":["alice"]}}`, bearerOf(headers[name]))
 		}
-		w.greet(`{}`, bearerOf(headers[name])).fails(codeRateLimited)
+		w.greet(`{}`, bearerOf(headers[name])).fails(problem.RateLimited)
 		require.NoError(t, last.conn.Close())
 		await(t, func() bool {
 			again := w.greet(`{}`, bearerOf(headers[name]))
@@ -187,14 +188,14 @@ func TestConnectIsCharged(t *testing.T) {
 	for range limit.Burst(2) - 1 {
 		s.asks(`{"watch":{"add":["bob"]}}`, frameChanges)
 	}
-	require.Contains(t, s.refuses(codeRateLimited, `{"watch":{"add":["bob"]}}`), "Rate limit")
-	s.refuses(codeRateLimited, `{"watch":{"everyone":true}}`)
-	w.greet(`{}`, bearer(token("alice"))).fails(codeRateLimited)
+	require.Contains(t, s.refuses(problem.RateLimited, `{"watch":{"add":["bob"]}}`), "Rate limit")
+	s.refuses(problem.RateLimited, `{"watch":{"everyone":true}}`)
+	w.greet(`{}`, bearer(token("alice"))).fails(problem.RateLimited)
 	office := from("203.0.113.7")
 	for range limit.Burst(1) {
-		w.greet(`{}`, office, bearer("wrong")).fails(codeUnauthenticated)
+		w.greet(`{}`, office, bearer("wrong")).fails(problem.Unauthenticated)
 	}
-	w.refused(codeRateLimited, office)
+	w.refused(problem.RateLimited, office)
 }
 
 // TestConnectWatchesAreCounted: a user with a token follows a limited number of users over all connections.
@@ -210,7 +211,7 @@ func TestConnectWatchesAreCounted(t *testing.T) {
 	require.Equal(t, 1, counts())
 	more, err := watched.take(w.session().currentCaller(), store.MaxWatched-1)
 	require.NoError(t, err)
-	s.refuses(codeRateLimited, `{"watch":{"add":["eve"]}}`)
+	s.refuses(problem.RateLimited, `{"watch":{"add":["eve"]}}`)
 	more()
 	require.NoError(t, s.conn.Close())
 	await(t, func() bool { return counts() == 0 })
@@ -241,7 +242,7 @@ func TestConnectForgotten(t *testing.T) {
 	s, _ := w.hello(`{"user":"alice"}`)
 	other, _ := w.hello(`{"user":"bob"}`)
 	w.send("DELETE", "/chat/users/alice", "").is(t, http.StatusNoContent)
-	s.closed(4410, string(codeConnectionClosed))
+	s.closed(4410, string(problem.ConnectionClosed))
 	require.Equal(t, "grey", w.get("/chat/users/alice")["status"])
 	require.Nil(t, w.get("/chat/users/alice")["last_seen"])
 	other.quiet()

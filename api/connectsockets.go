@@ -7,10 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // sockets are the WebSockets that are open. The zero value is ready to use, and its methods may be called concurrently.
@@ -39,7 +38,7 @@ func (s *sockets) admit(limits WebSocketLimits, address netip.Addr, limited bool
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if limits.Max > 0 && s.open >= limits.Max {
-		return nil, newError(codeOverloaded, "The server has as many WebSockets as it can. Try another server.")
+		return nil, problem.New(problem.Overloaded, "The server has as many WebSockets as it can. Try another server.")
 	}
 	if limited && limits.PerAddress > 0 && s.waiting[key] >= limits.PerAddress {
 		return nil, tooManySockets("address", limits.PerAddress, "before the frame hello")
@@ -73,9 +72,9 @@ func (t *ticket) greet(limits WebSocketLimits, caller *auth.Caller) error {
 }
 
 func tooManySockets(of string, most int, when string) error {
-	e := errorf(codeRateLimited, "Limit for one %s: %d WebSockets %s. Close others first.", of, most, when)
-	e.header = map[string]string{echo.HeaderRetryAfter: watchRetryWait}
-	return e
+	return problem.Errorf(problem.RateLimited,
+		"Limit for one %s: %d WebSockets %s. Close others first.", of, most, when).
+		RetryAfter(watchRetryWait)
 }
 
 // close gives the place back.
@@ -161,7 +160,7 @@ func (s *Shared) EndWebSockets(ctx context.Context) {
 }
 
 func errShuttingDown() error {
-	return newError(codeShuttingDown, "The server is shutting down. Connect to another server.")
+	return problem.New(problem.ShuttingDown, "The server is shutting down. Connect to another server.")
 }
 
 // empty returns a channel that is closed when no WebSocket is open.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -31,16 +33,17 @@ type typing struct {
 
 func (b typingBody) check() error {
 	if len(b.To) == 0 {
-		return errorf(codeInvalidParameter, "to has no users: use 1 to %d.", maxTypingTo)
+		return problem.Errorf(problem.InvalidParameter, "to has no users: use 1 to %d.", maxTypingTo)
 	}
 	if len(b.To) > maxTypingTo {
-		return errorf(codeTooManyItems, "to has %d users: at most %d are allowed.", len(b.To), maxTypingTo)
+		return problem.Errorf(problem.TooManyItems, "to has %d users: at most %d are allowed.", len(b.To), maxTypingTo)
 	}
 	if len(b.In) > maxTypingIn {
-		return errorf(codeInvalidParameter, "in has %d bytes: at most %d are allowed.", len(b.In), maxTypingIn)
+		return problem.Errorf(problem.InvalidParameter,
+			"in has %d bytes: at most %d are allowed.", len(b.In), maxTypingIn)
 	}
 	if err := lastseen.CheckText("the field in", b.In); err != nil {
-		return newError(codeInvalidParameter, sentence(err))
+		return problem.From(problem.InvalidParameter, err)
 	}
 	return checkUsers(b.To, maxTypingTo)
 }
@@ -61,9 +64,8 @@ func (n *session) handleTyping(f clientFrame) error {
 	s := n.newest.Load()
 	if rung(s.overload.rung.Load()) >= rungLookups {
 		s.overload.shed[shedLookup].Add(1)
-		e := newError(codeOverloaded, "The server is overloaded and drops typing to leave room for pings.")
-		e.cause = errShed
-		return e
+		return problem.New(problem.Overloaded, "The server is overloaded and drops typing to leave room for pings.").
+			Because(errShed)
 	}
 	key, limited := n.payer()
 	if err := s.chargeKey(key, limited, len(body.To)); err != nil {
@@ -84,7 +86,7 @@ func (n *session) handleTyping(f clientFrame) error {
 	var t typing // of an invisible user, for no one: the response then takes as long, also for keys that can only write
 	if said.Availability != lastseen.Invisible {
 		t = typing{in: body.In, to: to}
-		n.metrics.typingSent()
+		n.Telemetry.CountSocket(telemetry.TypingSent)
 	}
 	s.signalChange(n.ctx, store.Signal{Kind: signalTyping, Namespace: n.namespace, User: n.user, Data: t.encode()},
 		"typing is not shown")
@@ -131,7 +133,7 @@ func (s *Shared) deliverTyping(signal store.Signal) {
 				frame = t.frame(signal.User)
 			}
 			if read.check(n.namespace, "", n.currentCaller()) == nil && n.post(posted{frame: frame}) {
-				s.metrics.typingDelivered()
+				s.Telemetry.CountSocket(telemetry.TypingDelivered)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -101,7 +102,7 @@ func TestTypingIsCharged(t *testing.T) {
 	for n := 1; n+2 <= burst; n += 2 {
 		alice.asks(`{"typing":{"to":["bob","carol"]}}`, frameOK)
 	}
-	alice.refuses(codeRateLimited, `{"typing":{"to":["bob","carol"]}}`)
+	alice.refuses(problem.RateLimited, `{"typing":{"to":["bob","carol"]}}`)
 }
 
 // TestTypingNeedsRights: a client that cannot read presences is not sent who types.

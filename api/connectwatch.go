@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -22,7 +23,7 @@ type watchQuery struct {
 // check checks the users, and reads the cursor.
 func (q *watchQuery) check(namespace string, cursor *string) error {
 	if q.Everyone && len(q.Users) > 0 {
-		return newError(codeInvalidParameter, "Watch users or everyone, not both.")
+		return problem.New(problem.InvalidParameter, "Watch users or everyone, not both.")
 	}
 	if err := checkUsers(q.Users, maxLookup); err != nil {
 		return err
@@ -31,7 +32,7 @@ func (q *watchQuery) check(namespace string, cursor *string) error {
 		return nil
 	}
 	if !q.feed {
-		return newError(codeInvalidParameter, "cursor needs users to watch, or everyone.")
+		return problem.New(problem.InvalidParameter, "cursor needs users to watch, or everyone.")
 	}
 	var err error
 	q.cursor = *cursor
@@ -152,13 +153,13 @@ func (f *following) replace(s *server, q watchQuery) (batch feed.Batch, err erro
 	}
 	f.stopWatching()
 	f.watcher, f.everyone = w, q.Everyone
-	f.metrics.follows(1)
+	f.Telemetry.Follows(1)
 	return batch, nil
 }
 
 // noteOpened notes when the client begins to wait, for the delivery lag.
 func (f *following) noteOpened(s *server) {
-	if f.metrics == nil || f.opened != math.MaxInt64 {
+	if f.Telemetry == nil || f.opened != math.MaxInt64 {
 		return
 	}
 	if now, err := s.Store.Now(f.ctx); err == nil {
@@ -172,10 +173,8 @@ func (s *server) checkWatchLoad() error {
 		return nil
 	}
 	s.overload.shed[shedLookup].Add(1)
-	e := newError(codeOverloaded, "The server is overloaded and refuses new watches to leave room for pings. "+
-		"Try again later.")
-	e.cause = errShed
-	return e
+	return problem.New(problem.Overloaded, "The server is overloaded and refuses new watches to leave room for pings. "+
+		"Try again later.").Because(errShed)
 }
 
 // charge charges users to the caller's rate limit.
@@ -228,7 +227,7 @@ func (f *following) stopWatching() {
 	}
 	f.watcher.Close()
 	f.watcher, f.everyone = nil, false
-	f.metrics.follows(-1)
+	f.Telemetry.Follows(-1)
 }
 
 // end ends the watcher and the counts.

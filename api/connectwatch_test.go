@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -74,7 +75,7 @@ func TestConnectResumes(t *testing.T) {
 	_, everyone := w.hello(fmt.Sprintf(`{"watch":{"everyone":true},"cursor":%q}`, cursor))
 	require.Equal(t, []string{"alice green"}, statuses(everyone))
 
-	w.greet(`{"watch":{"users":["alice"]},"cursor":"x"}`).fails(codeInvalidCursor)
+	w.greet(`{"watch":{"users":["alice"]},"cursor":"x"}`).fails(problem.InvalidCursor)
 }
 
 // TestConnectEveryone: everyone can be followed instead of some.
@@ -85,7 +86,7 @@ func TestConnectEveryone(t *testing.T) {
 	require.NotEmpty(t, cursorOf(welcome))
 	w.post("/chat/users/alice/ping", "")
 	require.Equal(t, []string{"alice green"}, statuses(s.want(frameChanges)))
-	s.refuses(codeInvalidParameter, `{"watch":{"add":["bob"]}}`)
+	s.refuses(problem.InvalidParameter, `{"watch":{"add":["bob"]}}`)
 	require.Equal(t, []string{"bob grey"}, statuses(s.asks(`{"watch":{"everyone":false,"add":["bob"]}}`, frameChanges)))
 	w.post("/chat/users/zoe/ping", "")
 	w.post("/chat/users/bob/ping", "")
@@ -94,7 +95,7 @@ func TestConnectEveryone(t *testing.T) {
 	w.post("/chat/users/eve/ping", "")
 	require.Equal(t, []string{"eve green"}, statuses(s.want(frameChanges)))
 	s.asks(`{"watch":{"everyone":false}}`, frameOK)
-	s.refuses(codeInvalidParameter, `{"watch":{"everyone":true,"add":["bob"]}}`)
+	s.refuses(problem.InvalidParameter, `{"watch":{"everyone":true,"add":["bob"]}}`)
 }
 
 // TestConnectLargeSnapshot: a snapshot comes in parts, with the cursor on the last.
@@ -151,7 +152,7 @@ func TestConnectWatchLimit(t *testing.T) {
 			part = s.want(frameChanges)
 		}
 	}
-	s.refuses(codeTooManyItems, add(9000, 1))
+	s.refuses(problem.TooManyItems, add(9000, 1))
 	s.asks(`{"watch":{"remove":["u1"]}}`, frameOK)
 	s.asks(add(9000, 1), frameChanges)
 }
@@ -160,9 +161,9 @@ func TestConnectWatchLimit(t *testing.T) {
 func TestConnectNoFeed(t *testing.T) {
 	w := newSocketServer(t, func(c *Config) { c.Settings.Changes = feed.Off })
 	w.hello(`{"user":"alice"}`)
-	w.greet(`{"watch":{"users":["alice"]}}`).fails(codeFeedUnavailable)
+	w.greet(`{"watch":{"users":["alice"]}}`).fails(problem.FeedUnavailable)
 	two, _ := w.hello(`{"user":"alice"}`)
-	two.refuses(codeFeedUnavailable, `{"watch":{"add":["alice"]}}`)
+	two.refuses(problem.FeedUnavailable, `{"watch":{"add":["alice"]}}`)
 }
 
 // TestConnectTicks: a client that watches gets ticks, and so does one that watches nothing: scripts in browsers do not
@@ -193,18 +194,18 @@ func TestConnectFollowedNamespaces(t *testing.T) {
 	w.followEach(1, maxNamespaces, caller)
 	one, _ := w.hello(`{"watch":{"users":["alice"]}}`, caller)
 	w.hello(`{"watch":{"everyone":true}}`, caller)
-	w.fails(codeRateLimited, "GET", "/one-more/changes", "", caller)
+	w.fails(problem.RateLimited, "GET", "/one-more/changes", "", caller)
 	one.asks(`{"watch":{"add":["bob"]}}`, frameChanges)
 
 	pass(time.Minute)
 	w.followEach(1, maxNamespaces, caller)
-	w.fails(codeRateLimited, "GET", "/one-more/changes", "", caller)
+	w.fails(problem.RateLimited, "GET", "/one-more/changes", "", caller)
 	pass(time.Minute)
 	w.followEach(1, maxNamespaces+1, from("203.0.113.8"))
-	w.greet(`{"watch":{"users":["alice"]}}`, from("203.0.113.8")).fails(codeRateLimited)
+	w.greet(`{"watch":{"users":["alice"]}}`, from("203.0.113.8")).fails(problem.RateLimited)
 	other, _ := w.hello(`{}`, from("203.0.113.8"))
-	other.refuses(codeRateLimited, `{"watch":{"add":["alice"]}}`)
-	other.refuses(codeRateLimited, `{"watch":{"everyone":true}}`)
+	other.refuses(problem.RateLimited, `{"watch":{"add":["alice"]}}`)
+	other.refuses(problem.RateLimited, `{"watch":{"everyone":true}}`)
 	pass(time.Minute)
 	other.asks(`{"watch":{"everyone":true}}`, frameChanges)
 	other.asks(`{"watch":{"everyone":false}}`, frameOK)
@@ -228,13 +229,13 @@ func TestConnectWatchFailsAsAWhole(t *testing.T) {
 	c, _ := w.hello(`{"user":"alice"}`, bearerOf(headers["alice"]))
 	_, err := w.config.Shared.watched.take(w.session().currentCaller(), store.MaxWatched)
 	require.NoError(t, err)
-	c.refuses(codeRateLimited, `{"watch":{"counts":true,"add":["bob"]}}`)
+	c.refuses(problem.RateLimited, `{"watch":{"counts":true,"add":["bob"]}}`)
 	require.Zero(t, followers())
 	c.asks(`{"watch":{"counts":true}}`, frameOK)
 	require.Equal(t, 1, followers())
 	for _, counts := range []string{"true", "false"} { // counts can come before the response
-		problem := c.asksDespite(`{"watch":{"counts":`+counts+`,"add":["bob"]}}`, frameProblem, frameCounts)
-		require.Equal(t, string(codeRateLimited), problem["code"])
+		refusal := c.asksDespite(`{"watch":{"counts":`+counts+`,"add":["bob"]}}`, frameProblem, frameCounts)
+		require.Equal(t, string(problem.RateLimited), refusal["code"])
 		require.Equal(t, 1, followers(), counts)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -61,7 +62,7 @@ func (s *server) setContacts(c echo.Context, _ query) error {
 	case err != nil:
 		return err
 	case sent.Users == nil:
-		return newError(codeInvalidJSON, "The field users is missing.")
+		return problem.New(problem.InvalidJSON, "The field users is missing.")
 	}
 	if err := checkContacts(user, *sent.Users, lastseen.CheckUser); err != nil {
 		return err
@@ -173,7 +174,7 @@ func checkContacts(user string, contacts []string, check func(string) error) err
 			err = store.ErrOwnContact
 		}
 		if err != nil {
-			bad.add(i, newError(codeInvalidUser, sentence(err)))
+			bad.add(i, problem.From(problem.InvalidUser, err))
 		}
 	}
 	return bad.err()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -115,9 +116,9 @@ func TestContactsPages(t *testing.T) {
 	}
 	require.Equal(t, [][]string{{}}, w.contactPages("&status=yellow", 1))
 	w.write("PATCH", contactsPath, `{"add":["`+strings.Join(all[1:], `","`)+`","u9999"],"remove":["u0000"]}`)
-	w.fails(codeTooManyContacts, "PATCH", contactsPath, `{"add":["bob"]}`)
-	w.fails(codeTooManyItems, "PUT", contactsPath, `{"users":["u","`+strings.Join(all, `","`)+`"]}`)
-	w.fails(codeTooManyItems, "PATCH", contactsPath, `{"remove":["u","`+strings.Join(all, `","`)+`"]}`)
+	w.fails(problem.TooManyContacts, "PATCH", contactsPath, `{"add":["bob"]}`)
+	w.fails(problem.TooManyItems, "PUT", contactsPath, `{"users":["u","`+strings.Join(all, `","`)+`"]}`)
+	w.fails(problem.TooManyItems, "PATCH", contactsPath, `{"remove":["u","`+strings.Join(all, `","`)+`"]}`)
 }
 
 // TestContactsCursor: a cursor continues the list that it is from, and no other.
@@ -151,7 +152,7 @@ func TestContactsCursor(t *testing.T) {
 		refused = append(refused, contactsPath+"?cursor="+sealCursor(contactsList("chat", "alice"), []byte(content)))
 	}
 	for _, path := range refused { // see also TestForgedCursors
-		w.fails(codeInvalidCursor, "GET", path, "")
+		w.fails(problem.InvalidCursor, "GET", path, "")
 	}
 }
 
@@ -174,9 +175,9 @@ func TestContactsInCall(t *testing.T) {
 	next := contactsPath + "?cursor=" + page["next_cursor"].(string)
 	require.Equal(t, []string{"c", "d", "e"}, names(w.get(next)))
 	require.Equal(t, []string{"c", "d", "e"}, names(w.get(next+"&in_call=false")))
-	w.fails(codeInvalidCursor, "GET", next+"&in_call=true", "")
+	w.fails(problem.InvalidCursor, "GET", next+"&in_call=true", "")
 	for _, value := range []string{"", "1", "TRUE", "true&in_call=true"} {
-		w.fails(codeInvalidParameter, "GET", contactsPath+"?in_call="+value, "")
+		w.fails(problem.InvalidParameter, "GET", contactsPath+"?in_call="+value, "")
 	}
 }
 
@@ -184,18 +185,18 @@ func TestInvalidContacts(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	w.write("PUT", contactsPath, `{"users":["bob"]}`)
-	for method, bad := range map[string]map[code][]string{
+	for method, bad := range map[string]map[problem.Code][]string{
 		"PUT": {
-			codeInvalidJSON: {"", "{}", `{"users":null}`, `{"users":"bob"}`, `{"users":[7]}`},
-			codeInvalidUser: {
+			problem.InvalidJSON: {"", "{}", `{"users":null}`, `{"users":"bob"}`, `{"users":[7]}`},
+			problem.InvalidUser: {
 				`{"users":[null]}`, `{"users":["carol",""]}`, `{"users":["carol","a\u0000b"]}`, `{"users":["carol","alice"]}`,
 			},
-			codeUnknownField: {`{"users":["carol"],"add":["dave"]}`},
-			codeBodyTooLarge: {`{"users":["` + strings.Repeat("u", maxLookupBody) + `"]}`},
+			problem.UnknownField: {`{"users":["carol"],"add":["dave"]}`},
+			problem.BodyTooLarge: {`{"users":["` + strings.Repeat("u", maxLookupBody) + `"]}`},
 		},
 		"PATCH": {
-			codeInvalidJSON: {"", `{"add":null}`}, codeInvalidUser: {`{"add":["carol"],"remove":[""]}`, `{"add":["alice"]}`},
-			codeUnknownField: {`{"users":["carol"]}`},
+			problem.InvalidJSON: {"", `{"add":null}`}, problem.InvalidUser: {`{"add":["carol"],"remove":[""]}`, `{"add":["alice"]}`},
+			problem.UnknownField: {`{"users":["carol"]}`},
 		},
 	} {
 		for want, bodies := range bad {
@@ -204,13 +205,15 @@ func TestInvalidContacts(t *testing.T) {
 			}
 		}
 	}
-	r := w.fails(codeInvalidUser, "PUT", contactsPath, `{"users":["carol","alice"]}`)
+	r := w.fails(problem.InvalidUser, "PUT", contactsPath, `{"users":["carol","alice"]}`)
 	require.Contains(t, r["detail"], "index 1: A user cannot be their own contact.")
 	require.Equal(t, []string{"bob"}, names(w.get(contactsPath)), "nothing had an effect")
-	for query, want := range map[string]code{
-		"?status=online": codeInvalidParameter, "?limit=0": codeInvalidParameter, "?limit=1001": codeInvalidParameter,
-		"?order=newest": codeUnknownParameter, "?as_of=soon": codeInvalidTime, "?green=10m": codeInvalidThresholds,
-		"?green=0": codeInvalidDuration,
+	for query, want := range map[string]problem.Code{
+		"?status=online": problem.InvalidParameter, "?limit=0": problem.InvalidParameter,
+		"?limit=1001":   problem.InvalidParameter,
+		"?order=newest": problem.UnknownParameter, "?as_of=soon": problem.InvalidTime,
+		"?green=10m": problem.InvalidThresholds,
+		"?green=0":   problem.InvalidDuration,
 	} {
 		w.fails(want, "GET", contactsPath+query, "")
 	}
@@ -228,7 +231,7 @@ func TestContactsAreCharged(t *testing.T) {
 			for range 20 - cost { // a burst is of 20
 				w.send("GET", contactsPath, "", address).is(t, http.StatusOK)
 			}
-			w.fails(codeRateLimited, "GET", contactsPath, "", address)
+			w.fails(problem.RateLimited, "GET", contactsPath, "", address)
 		}
 		w.send(method, contactsPath, `{"unknown":[]}`, from("203.0.113.99")).is(t, http.StatusBadRequest)
 	}
@@ -246,11 +249,11 @@ func TestContactsAreChargedAsLookups(t *testing.T) {
 	for range 10 { // a burst is of 10
 		w.send("GET", contactsPath, "", from("203.0.113.7")).is(t, http.StatusOK)
 	}
-	w.fails(codeRateLimited, "GET", contactsPath, "", from("203.0.113.7"))
+	w.fails(problem.RateLimited, "GET", contactsPath, "", from("203.0.113.7"))
 	const filtered = contactsPath + "?status=green"
 	w.send("GET", filtered, "", from("203.0.113.8")).is(t, http.StatusOK)
 	for range 4 {
 		w.send("GET", contactsPath, "", from("203.0.113.8")).is(t, http.StatusOK)
 	}
-	w.fails(codeRateLimited, "GET", filtered, "", from("203.0.113.8"))
+	w.fails(problem.RateLimited, "GET", filtered, "", from("203.0.113.8"))
 }

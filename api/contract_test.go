@@ -24,7 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/web"
 )
 
@@ -34,7 +35,7 @@ var loadDocument = sync.OnceValues(func() (*openapi3.T, error) {
 	openapi3filter.RegisterBodyDecoder(mediaNDJSON, openapi3filter.PlainBodyDecoder)
 	openapi3filter.RegisterBodyDecoder(mediaSVG, openapi3filter.PlainBodyDecoder)
 	// The validator reads events as text. Their tests read them as clients do.
-	openapi3filter.RegisterBodyDecoder(stream.MediaType, openapi3filter.PlainBodyDecoder)
+	openapi3filter.RegisterBodyDecoder(transport.MediaType, openapi3filter.PlainBodyDecoder)
 	doc, err := openapi3.NewLoader().LoadFromData(lastseen.OpenAPI())
 	if err != nil {
 		return nil, err
@@ -288,7 +289,7 @@ func (e *exchange) checkResponse(input *openapi3filter.RequestValidationInput, r
 // checkHeaders checks that the response has the headers of its status, and otherwise only those that are documented.
 func (e *exchange) checkHeaders(response *openapi3.Response) error {
 	patterns := statusHeaders(e.status)
-	if e.Header().Get("Content-Type") == stream.MediaType {
+	if e.Header().Get("Content-Type") == transport.MediaType {
 		patterns["Cache-Control"], patterns["X-Accel-Buffering"] = `^no-store, no-transform$`, `^no$`
 	}
 	for name := range response.Headers {
@@ -344,7 +345,7 @@ func kindOf(e *exchange, operation string) (string, error) {
 	if e.status < http.StatusBadRequest {
 		return kind, nil
 	}
-	var p struct{ Code code }
+	var p struct{ Code problem.Code }
 	err := json.Unmarshal(e.content.Bytes(), &p, json.MatchCaseInsensitiveNames(true))
 	return kind + " " + string(p.Code), err
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -65,13 +66,13 @@ func checkRepeated(canonical string, q query, canonicalOf func(query) (string, e
 
 // errListCursor is the error of a cursor that no page of the list has.
 func errListCursor() error {
-	return newError(codeInvalidCursor,
+	return problem.New(problem.InvalidCursor,
 		"Invalid cursor for this list. Pass next_cursor unchanged, or omit it to start over.")
 }
 
 // errCursorParameter is the error of a query that differs from the one in its cursor.
 func errCursorParameter() error {
-	return newError(codeInvalidCursor,
+	return problem.New(problem.InvalidCursor,
 		"A parameter differs from the first page. With a cursor, only `limit` can change.")
 }
 
@@ -139,7 +140,7 @@ func changesCursor(namespace string, places []store.Place) string {
 func openChangesCursor(namespace, cursor string) ([]store.Place, error) {
 	places, err := parseChangesCursor(namespace, cursor)
 	if err != nil {
-		return nil, newError(codeInvalidCursor,
+		return nil, problem.New(problem.InvalidCursor,
 			"Invalid cursor for the changes of this namespace. Pass the cursor of a response unchanged, or omit it to "+
 				"start over.")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
@@ -37,9 +38,9 @@ func TestCursors(t *testing.T) {
 		"&status=grey", "&status=green&status=grey", "&offset=2", "&green=31s", "&yellow=6m",
 		"&order=oldest", "&as_of=1795176001", "&to=1795175999", "&from=1", "&green=abc", "&green=10m", "&offset=x",
 	} {
-		w.fails(codeInvalidCursor, "GET", next+other, "")
+		w.fails(problem.InvalidCursor, "GET", next+other, "")
 	}
-	w.fails(codeInvalidParameter, "GET", next+"&cursor="+cursor, "")
+	w.fails(problem.InvalidParameter, "GET", next+"&cursor="+cursor, "")
 }
 
 // cursors returns valid cursors of three pages of each list, by list.
@@ -99,7 +100,7 @@ func TestForgedCursors(t *testing.T) {
 		w.post("/"+namespace+"/pings", `{"pings":[{"user":"alice"},{"user":"bob"},{"user":"carol"},{"user":"dave"}]}`)
 	}
 	refuses := func(list, cursor string) {
-		w.fails(codeInvalidCursor, "GET", list+"&cursor="+url.QueryEscape(cursor), "")
+		w.fails(problem.InvalidCursor, "GET", list+"&cursor="+url.QueryEscape(cursor), "")
 	}
 	genuine := w.cursors()
 	for list, cursors := range genuine {
@@ -170,7 +171,7 @@ func TestForgedCursorContents(t *testing.T) {
 	}
 	for _, forged := range refused {
 		r := w.send("GET", "/chat/users?cursor="+sealCursor("chat", forged), "")
-		require.Equal(t, string(codeInvalidCursor), r.json(t)["code"], "%q: %s", forged, r.body)
+		require.Equal(t, string(problem.InvalidCursor), r.json(t)["code"], "%q: %s", forged, r.body)
 	}
 	valid := sealCursor("chat", content("", place(testNow, "bob")...))
 	require.Equal(t, []string{"alice"}, names(w.get("/chat/users?cursor="+valid)),
@@ -178,10 +179,10 @@ func TestForgedCursorContents(t *testing.T) {
 	for _, version := range []byte{0, 1, cursorVersion + 1} {
 		other := append([]byte{version}, content("", place(testNow, "bob")...)...)
 		cursor := base64.RawURLEncoding.EncodeToString(append(checksum("chat", other), other...))
-		w.fails(codeInvalidCursor, "GET", "/chat/users?cursor="+cursor, "")
+		w.fails(problem.InvalidCursor, "GET", "/chat/users?cursor="+cursor, "")
 	}
 	for _, name := range []string{"", ".", "..", "a/b", "a\x00", "é", strings.Repeat("n", 65)} {
-		w.fails(codeInvalidCursor, "GET", "?cursor="+sealCursor(namespaceList, []byte(name)), "")
+		w.fails(problem.InvalidCursor, "GET", "?cursor="+sealCursor(namespaceList, []byte(name)), "")
 	}
 }
 
@@ -202,7 +203,7 @@ func FuzzCursor(f *testing.F) {
 		}
 		p, last, err := openListCursor("chat", cursor, query{"limit": {"7"}, "cursor": {cursor}})
 		if err != nil {
-			require.Equal(t, codeInvalidCursor, requireProblem(t, err).code)
+			require.Equal(t, problem.InvalidCursor, requireProblem(t, err).Code)
 			return
 		}
 		requireValid(t, p)

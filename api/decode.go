@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -31,10 +32,10 @@ func unmarshal(data []byte, v any) error {
 // unmarshalChecked is unmarshal for a text, or a part of one, that [checkForm] has found good.
 func unmarshalChecked(data []byte, v any) error {
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] != '{' {
-		return newError(codeInvalidJSON, "The body is not a JSON object.")
+		return problem.New(problem.InvalidJSON, "The body is not a JSON object.")
 	}
 	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), strict)
-	var known *apiError
+	var known *problem.Error
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
 	switch {
@@ -45,24 +46,24 @@ func unmarshalChecked(data []byte, v any) error {
 	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
 		return unknownField(semantic)
 	case errors.As(err, &semantic):
-		return errorf(codeInvalidJSON, "%s is a JSON %s; %v is expected.",
+		return problem.Errorf(problem.InvalidJSON, "%s is a JSON %s; %v is expected.",
 			cmp.Or(string(semantic.JSONPointer), "The body"), jsonTypeName(semantic.JSONKind), semantic.Err)
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return newError(codeInvalidJSON, "Duplicate name in an object.")
+		return problem.New(problem.InvalidJSON, "Duplicate name in an object.")
 	case errors.As(err, &syntactic):
-		return errorf(codeInvalidJSON, "Invalid JSON at byte %d: %v.", syntactic.ByteOffset, syntactic.Err)
+		return problem.Errorf(problem.InvalidJSON, "Invalid JSON at byte %d: %v.", syntactic.ByteOffset, syntactic.Err)
 	default:
-		return &apiError{code: codeInvalidJSON, detail: "Invalid JSON.", cause: err}
+		return &problem.Error{Code: problem.InvalidJSON, Detail: "Invalid JSON.", Cause: err}
 	}
 }
 
 // unknownField is the error of an unknown field. It names the allowed ones.
-func unknownField(e *json.SemanticError) *apiError {
+func unknownField(e *json.SemanticError) *problem.Error {
 	where := ""
 	if parent := e.JSONPointer.Parent(); parent != "" {
 		where = " in " + string(parent)
 	}
-	return errorf(codeUnknownField, "Unknown field %.40q%s. Allowed: %s.",
+	return problem.Errorf(problem.UnknownField, "Unknown field %.40q%s. Allowed: %s.",
 		e.JSONPointer.LastToken(), where, strings.Join(fieldNames(e.GoType), ", "))
 }
 
@@ -122,7 +123,7 @@ func decodeList[T any](d *jsontext.Decoder, list *[]T, max int, decode func(*jso
 	*list = []T{}
 	for n := 0; d.PeekKind() != ']'; n++ {
 		if n == max {
-			return errorf(codeTooManyItems,
+			return problem.Errorf(problem.TooManyItems,
 				"There are more than %[1]d items: send at most %[1]d in one request.", max)
 		}
 		*list = append(*list, *new(T))
@@ -220,31 +221,33 @@ func wrongType(d *jsontext.Decoder, token jsontext.Token, expected string) error
 // the text is parsed, which takes time for each level and item. The text need not be valid.
 func checkForm(text []byte) error {
 	if bytes.HasPrefix(text, []byte("\ufeff")) {
-		return newError(codeInvalidJSON, "The JSON begins with a byte order mark: send UTF-8 without one.")
+		return problem.New(problem.InvalidJSON, "The JSON begins with a byte order mark: send UTF-8 without one.")
 	}
 	switch err := lastseen.CheckJSON(text, maxItems); {
 	case errors.Is(err, lastseen.ErrTooDeep):
-		return errorf(codeInvalidJSON, "The JSON has %v.", err)
+		return problem.Errorf(problem.InvalidJSON, "The JSON has %v.", err)
 	case err != nil:
-		return errorf(codeTooManyItems,
+		return problem.Errorf(problem.TooManyItems,
 			"A list has more than %d items, the maximum of bulk requests. Others have lower limits.", maxItems)
 	}
 	return nil
 }
 
-// outOfRange returns the first number in a value that is beyond a float64, or "". Clients that get the value could not
-// read it: to many, all numbers are float64.
-func outOfRange(value jsontext.Value) string {
+// checkNumbers returns an error if a field has a number beyond a float64. Clients that get the value could not read it:
+// to many, all numbers are float64.
+func checkNumbers(field string, value jsontext.Value, invalid problem.Code) error {
 	d := jsontext.NewDecoder(bytes.NewReader(value))
 	for {
 		token, err := d.ReadToken()
 		if err != nil {
-			return "" // the end: the value is valid
+			return nil // the end: the value is valid
 		}
-		if token.Kind() == '0' {
-			if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
-				return token.String()
-			}
+		if token.Kind() != '0' {
+			continue
+		}
+		if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
+			return problem.Errorf(invalid,
+				"%s has the number %.40s, which is too large for JSON in most languages.", field, token.String())
 		}
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // TestDeepJSON checks that deeply nested JSON costs neither stack nor time, at any position.
@@ -56,16 +59,16 @@ func TestLongJSON(t *testing.T) {
 		fmt.Fprintf(&names, `"%x":%d,`, i, i%10)
 	}
 	long := strings.Repeat("9", 1_000_000)
-	for want, bodies := range map[code][]string{
-		codeInvalidTime: {
+	for want, bodies := range map[problem.Code][]string{
+		problem.InvalidTime: {
 			`{"at":{` + names.String() + `"x":0}}`, `{"at":` + long + `}`, `{"at":"` + long + `"}`, `{"at":1e` + long + `}`,
 			`{"at":1e-` + long + `}`, `{"at":"2026-` + long + `"}`, `{"at":"` + strings.Repeat(`\u0031`, 150_000) + `"}`,
 			`{"at":1e999999999}`, `{"at":"NaN"}`, `{"at":-0}`,
 		},
-		codeUnknownField: {
+		problem.UnknownField: {
 			`{` + names.String() + `"x":0}`, `{"` + long + `":1}`, `{"` + long + `":1,"` + long[:10] + `":`,
 		},
-		codeInvalidJSON: {
+		problem.InvalidJSON: {
 			`{"at":0x10}`, `{"at":NaN}`, `{"at":-Infinity}`, `{"at":01}`, `{"at":1,"\u0061t":1}`, // the same name
 			`{"at":1}` + "\x00", `{"at":1} // a comment`, `{"at":1,}`, `{'at':1}`, `)]}'` + "\n" + `{"at":1}`, `at=1`,
 			"{\"\xff" + long + "\":1}",
@@ -94,23 +97,23 @@ func TestEncodings(t *testing.T) {
 		}
 		return encoded
 	}
-	refuses := func(want code, bodies ...string) {
+	refuses := func(want problem.Code, bodies ...string) {
 		t.Helper()
 		for _, body := range bodies {
-			problem := w.fails(want, "POST", "/chat/pings", body)
-			require.Less(t, len(fmt.Sprint(problem)), 4<<10, "%.60q", body)
+			refusal := w.fails(want, "POST", "/chat/pings", body)
+			require.Less(t, len(fmt.Sprint(refusal)), 4<<10, "%.60q", body)
 		}
 	}
-	refuses(codeInvalidJSON, "\ufeff"+alice, wide(func(u uint16) []byte { return []byte{byte(u), byte(u >> 8)} }),
+	refuses(problem.InvalidJSON, "\ufeff"+alice, wide(func(u uint16) []byte { return []byte{byte(u), byte(u >> 8)} }),
 		wide(func(u uint16) []byte { return []byte{byte(u >> 8), byte(u)} }))
-	for want, users := range map[code][]string{
-		codeInvalidJSON: {
+	for want, users := range map[problem.Code][]string{
+		problem.InvalidJSON: {
 			"\xc0\xaf", "\xe0\x80\xaf", "\xf0\x80\x80\xaf", // overlong
 			"\xed\xa0\xbd\xed\xb8\x80", // surrogates as UTF-8
 			"\xf4\x90\x80\x80",         // beyond Unicode
 			"a\x00b", "a\nb", `\ud83d`, `\ude00\ud83d`, `\x41`,
 		},
-		codeInvalidUser: {
+		problem.InvalidUser: {
 			`a\u0000b`, `a\r\nb`, `\u007f`, `\u0085`, `\u002e\u002e`, strings.Repeat(`\u0041`, 257),
 			strings.Repeat(`\u0000"},{"user":"`, 9999) + strings.Repeat("é", 500),
 		},
@@ -152,9 +155,9 @@ func TestUnknownFieldListsAllowedFields(t *testing.T) {
 			`Unknown field "was" in /leaves/0. Allowed: user, at, device, activity, after.`,
 		},
 	} {
-		require.Equal(t, c.want, w.fails(codeUnknownField, "POST", c.path, c.body)["detail"], c.body)
+		require.Equal(t, c.want, w.fails(problem.UnknownField, "POST", c.path, c.body)["detail"], c.body)
 	}
-	line := w.fails(codeUnknownField, "POST", "/chat/pings", "{\"user\":\"a\"}\n{\"usr\":\"b\"}", ndjson)
+	line := w.fails(problem.UnknownField, "POST", "/chat/pings", "{\"user\":\"a\"}\n{\"usr\":\"b\"}", ndjson)
 	require.Equal(t, `Unknown field "usr". Allowed: user, at, device, activity, after.`, line["detail"])
 	require.EqualValues(t, 2, line["line"])
 }
@@ -178,12 +181,12 @@ func named(n int) string {
 func TestDecodingStops(t *testing.T) {
 	var users lookupBody
 	err := unmarshal([]byte(`{"users":[""`+strings.Repeat(`,""`, maxItems-1)+`]}`), &users)
-	require.Equal(t, codeTooManyItems, requireProblem(t, err).code)
+	require.Equal(t, problem.TooManyItems, requireProblem(t, err).Code)
 	require.LessOrEqual(t, len(*users.Users), maxLookup+1, "with a slot for the item that is refused")
 
 	var pings pingsBody
 	err = unmarshal(repeated(`{"pings":[`, `{}`, `]}`), &pings)
-	require.Equal(t, codeTooManyItems, requireProblem(t, err).code)
+	require.Equal(t, problem.TooManyItems, requireProblem(t, err).Code)
 	require.Nil(t, pings.Pings, "nothing is decoded")
 	require.Error(t, checkForm([]byte(`{"pings":[{}`+strings.Repeat(",{}", maxItems))), "and the rest is not looked at")
 	for _, list := range []string{`{}`, `{"user":"[,,","device":{"meta":[1,2]}}`, `null`} {
@@ -207,34 +210,34 @@ func TestRefusedBodiesUseLittleMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		body []byte
 		into any
-		want code
+		want problem.Code
 	}{
-		"users": {repeated(`{"users":[`, `""`, `]}`), &lookupBody{}, codeTooManyItems},
+		"users": {repeated(`{"users":[`, `""`, `]}`), &lookupBody{}, problem.TooManyItems},
 		"a list that is too long, and then no JSON": {
 			repeated(`{"users":[`, `""`, ``), &lookupBody{},
-			codeTooManyItems,
+			problem.TooManyItems,
 		},
-		"names for users":          {[]byte(`{"users":{` + wide + `}}`), &lookupBody{}, codeInvalidJSON},
-		"names in a user":          {[]byte(`{"users":[{` + wide + `}]}`), &lookupBody{}, codeInvalidJSON},
-		"a list for a user":        {repeated(`{"users":[[`, `0`, `]]}`), &lookupBody{}, codeInvalidJSON},
-		"a list as the body":       {repeated(`[`, `{}`, `]`), &lookupBody{}, codeInvalidJSON},
-		"names in a list":          {[]byte(`[{` + wide + `}]`), &pingsBody{}, codeInvalidJSON},
-		"names in the user":        {[]byte(`{"pings":[{"user":{` + wide + `}}]}`), &pingsBody{}, codeInvalidJSON},
-		"names in the time":        {[]byte(`{"pings":[{"at":{` + wide + `}}]}`), &pingsBody{}, codeInvalidTime},
-		"names in a list of pings": {[]byte(`{"pings":[[{` + wide + `}]]}`), &pingsBody{}, codeInvalidJSON},
-		"unknown names":            {[]byte(`{"pings":[{` + wide + `}]}`), &pingsBody{}, codeUnknownField},
-		"unknown names of a ping":  {[]byte(`{` + wide + `}`), &pingBody{}, codeUnknownField},
-		"names in the one time":    {[]byte(`{"at":{` + wide + `}}`), &pingBody{}, codeInvalidTime},
-		"names in a token":         {[]byte(`{"token":{` + wide + `}}`), &leaveBody{}, codeInvalidJSON},
-		"lists in lists":           {[]byte(`{"pings":` + strings.Repeat("[", 1<<20)), &pingsBody{}, codeInvalidJSON},
-		"a list in a time":         {[]byte(`{"at":` + strings.Repeat("[", 1<<20)), &pingBody{}, codeInvalidJSON},
+		"names for users":          {[]byte(`{"users":{` + wide + `}}`), &lookupBody{}, problem.InvalidJSON},
+		"names in a user":          {[]byte(`{"users":[{` + wide + `}]}`), &lookupBody{}, problem.InvalidJSON},
+		"a list for a user":        {repeated(`{"users":[[`, `0`, `]]}`), &lookupBody{}, problem.InvalidJSON},
+		"a list as the body":       {repeated(`[`, `{}`, `]`), &lookupBody{}, problem.InvalidJSON},
+		"names in a list":          {[]byte(`[{` + wide + `}]`), &pingsBody{}, problem.InvalidJSON},
+		"names in the user":        {[]byte(`{"pings":[{"user":{` + wide + `}}]}`), &pingsBody{}, problem.InvalidJSON},
+		"names in the time":        {[]byte(`{"pings":[{"at":{` + wide + `}}]}`), &pingsBody{}, problem.InvalidTime},
+		"names in a list of pings": {[]byte(`{"pings":[[{` + wide + `}]]}`), &pingsBody{}, problem.InvalidJSON},
+		"unknown names":            {[]byte(`{"pings":[{` + wide + `}]}`), &pingsBody{}, problem.UnknownField},
+		"unknown names of a ping":  {[]byte(`{` + wide + `}`), &pingBody{}, problem.UnknownField},
+		"names in the one time":    {[]byte(`{"at":{` + wide + `}}`), &pingBody{}, problem.InvalidTime},
+		"names in a token":         {[]byte(`{"token":{` + wide + `}}`), &leaveBody{}, problem.InvalidJSON},
+		"lists in lists":           {[]byte(`{"pings":` + strings.Repeat("[", 1<<20)), &pingsBody{}, problem.InvalidJSON},
+		"a list in a time":         {[]byte(`{"at":` + strings.Repeat("[", 1<<20)), &pingBody{}, problem.InvalidJSON},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			err := unmarshal(c.body, c.into)
 			runtime.ReadMemStats(&after)
-			require.Equal(t, c.want, requireProblem(t, err).code, err)
+			require.Equal(t, c.want, requireProblem(t, err).Code, err)
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<10), "bytes")
 		})
 	}
@@ -261,7 +264,7 @@ func FuzzBody(f *testing.F) {
 		}
 		require.True(t, utf8.Valid(data))
 		for _, i := range *body.Pings {
-			for _, e := range []event{eventPing, eventLeave} {
+			for _, e := range []telemetry.Event{telemetry.Ping, telemetry.Leave} {
 				if err := new(batch).add(e, "chat", i.User, i.assertion, testNow); err != nil {
 					requireProblem(t, err)
 				}
@@ -292,7 +295,7 @@ func TestDepth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newTestServer(t, fileStore(t))
 			body := asked.before + nested(33-asked.levels) + asked.after
-			w.fails(codeInvalidJSON, "POST", asked.path, body, asked.also...)
+			w.fails(problem.InvalidJSON, "POST", asked.path, body, asked.also...)
 			body = asked.before + nested(32-asked.levels) + asked.after
 			response := w.send("POST", asked.path, body, asked.also...)
 			require.Less(t, response.status, http.StatusBadRequest, "%s", response.body)

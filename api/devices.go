@@ -2,13 +2,13 @@ package api
 
 import (
 	"bytes"
-	"fmt"
 	"reflect"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -35,13 +35,13 @@ func (m metadata) MarshalJSONTo(e *jsontext.Encoder) error {
 }
 
 // sighting validates a device and returns a sighting of it, without its user and time.
-func (d *deviceBody) sighting() (store.DeviceSighting, *apiError) {
+func (d *deviceBody) sighting() (store.DeviceSighting, *problem.Error) {
 	if err := lastseen.CheckDevice(d.ID); err != nil {
-		return store.DeviceSighting{}, newError(codeInvalidDevice, sentence(err))
+		return store.DeviceSighting{}, problem.From(problem.InvalidDevice, err)
 	}
 	kind, err := lastseen.ParseDeviceKind(string(d.Kind))
 	if err != nil {
-		return store.DeviceSighting{}, newError(codeInvalidDevice, sentence(err))
+		return store.DeviceSighting{}, problem.From(problem.InvalidDevice, err)
 	}
 	return store.DeviceSighting{ID: d.ID, Kind: kind, Meta: string(d.Meta)}, nil
 }
@@ -54,14 +54,14 @@ const (
 
 // parseActivity reads the activity of a device that was seen at a time, and returns since when the device is idle: 0 if
 // it is active, as without an activity.
-func parseActivity(activity string, at lastseen.Instant) (idle lastseen.Instant, err *apiError) {
+func parseActivity(activity string, at lastseen.Instant) (idle lastseen.Instant, err *problem.Error) {
 	switch activity {
 	case "", activityActive:
 		return 0, nil
 	case activityIdle:
 		return at, nil
 	default:
-		return 0, errorf(codeInvalidDevice, "Invalid activity %.40q: use active or idle.", activity)
+		return 0, problem.Errorf(problem.InvalidDevice, "Invalid activity %.40q: use active or idle.", activity)
 	}
 }
 
@@ -99,21 +99,20 @@ func decodeMetadata(d *jsontext.Decoder, m *metadata) error {
 		_, err := d.ReadToken()
 		return err
 	default:
-		return errorf(codeInvalidJSON, "meta is a JSON %s; an object is expected.", jsonTypeName(kind))
+		return problem.Errorf(problem.InvalidJSON, "meta is a JSON %s; an object is expected.", jsonTypeName(kind))
 	}
 	// A value is not read unless it is short: reading one takes memory for all names in it.
 	rest := d.UnreadBuffer()
 	rest = rest[bytes.IndexByte(rest, '{'):]
 	if len(rest) > lastseen.MaxMetaLen && !endsWithin(rest[:lastseen.MaxMetaLen]) {
-		return newError(codeInvalidDevice,
-			fmt.Sprintf("meta has more than %d bytes: send less.", lastseen.MaxMetaLen))
+		return problem.Errorf(problem.InvalidDevice, "meta has more than %d bytes: send less.", lastseen.MaxMetaLen)
 	}
 	value, err := d.ReadValue()
 	if err != nil {
 		return err
 	}
-	if n := outOfRange(value); n != "" {
-		return errorf(codeInvalidDevice, "meta has the number %.40s, which is too large for JSON in most languages.", n)
+	if err := checkNumbers("meta", value, problem.InvalidDevice); err != nil {
+		return err
 	}
 	*m = metadata(value)
 	return nil

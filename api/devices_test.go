@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
@@ -24,9 +26,9 @@ func TestBulkDevices(t *testing.T) {
 		require.EqualValues(t, 3, w.post("/chat/pings", `{"pings":[`+pings+`]}`)["recorded"])
 		require.Equal(t, []string{"a", "b"}, w.devices("alice"))
 		require.Empty(t, w.devices("bob"))
-		problem := w.fails(codeInvalidDevice, "POST", "/chat/pings",
+		refusal := w.fails(problem.InvalidDevice, "POST", "/chat/pings",
 			`{"pings":[{"user":"zoe"},{"user":"zoe","device":{"id":"z"}},{"user":"zoe","device":{}}]}`)
-		require.EqualValues(t, 2, problem["errors"].([]any)[0].(map[string]any)["index"])
+		require.EqualValues(t, 2, refusal["errors"].([]any)[0].(map[string]any)["index"])
 		require.Nil(t, w.get("/chat/users/zoe")["last_seen"], "nothing is recorded")
 
 		w.store.pass(1)
@@ -34,7 +36,7 @@ func TestBulkDevices(t *testing.T) {
 		require.EqualValues(t, 2, w.post("/chat/leaves", lines, ndjson)["recorded"])
 		require.Equal(t, "green", w.get("/chat/users/alice")["status"])
 		require.Equal(t, "grey", w.get("/chat/users/bob")["status"])
-		bad := w.fails(codeUnknownField, "POST", "/chat/pings",
+		bad := w.fails(problem.UnknownField, "POST", "/chat/pings",
 			`{"user":"carol","device":{"id":"c"}}`+"\n"+`{"user":"zoe","after":"5s"}`, ndjson)
 		require.EqualValues(t, 2, bad["line"])
 		require.EqualValues(t, 1, bad["recorded"])
@@ -58,31 +60,31 @@ func TestInvalidDevices(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
 	for _, c := range []struct {
 		paths, fields string
-		want          code
+		want          problem.Code
 		detail        string
 	}{
-		{"pings leaves", `"device":{}`, codeInvalidDevice, "The device's id is missing or empty: use 1 to 64 bytes of UTF-8."},
-		{"pings leaves", `"device":{"id":null}`, codeInvalidDevice, "is missing or empty"},
-		{"pings", `"device":{"id":"` + strings.Repeat("x", 65) + `"}`, codeInvalidDevice, "has 65 bytes"},
-		{"pings", `"device":{"id":"\u0007"}`, codeInvalidDevice, "has the character U+0007"},
-		{"pings", `"device":{"id":"x","kind":"Web"}`, codeInvalidDevice, "use web, mobile, desktop, service or other"},
-		{"pings", `"device":{"id":"x","meta":{"a":"` + strings.Repeat("x", 1017) + `"}}`, codeInvalidDevice, "more than 1024"},
-		{"pings", `"device":{"id":"x","meta":[]}`, codeInvalidJSON, "meta is a JSON array; an object is expected."},
-		{"pings", `"device":{"id":"x","meta":5}`, codeInvalidJSON, "meta is a JSON number; an object is expected."},
-		{"pings", `"device":{"id":"x","meta":{"a":1,"a":2}}`, codeInvalidJSON, "Duplicate name"},
-		{"pings", `"device":{"id":"x","id":"y"}`, codeInvalidJSON, "Duplicate name"},
-		{"pings", `"device":{"id":"x","meta":{"a":}}`, codeInvalidJSON, "Invalid JSON"},
-		{"pings leaves", `"device":{"id":"x","os":"linux"}`, codeUnknownField, "Allowed: id, kind, meta."},
-		{"pings", `"device":"x"`, codeInvalidJSON, "device is a JSON string; an object is expected."},
-		{"pings", `"device":{"id":5}`, codeInvalidJSON, "device/id is a JSON number; a string is expected."},
-		{"pings", `"device":{"id":"x"},"activity":"busy"`, codeInvalidDevice, `Invalid activity "busy": use active or idle.`},
-		{"pings", `"activity":"idle"`, codeInvalidDevice, "activity is that of a device: send the device, too."},
-		{"leaves", `"activity":"idle"`, codeUnknownField, "activity"},
-		{"pings", `"after":"5s"`, codeUnknownField, "after"},
-		{"leaves", `"after":"61s"`, codeInvalidDuration, `Invalid after "61s": use at most 60s.`},
-		{"leaves", `"after":"-1s"`, codeInvalidDuration, "out of range"},
-		{"leaves", `"after":"soon"`, codeInvalidDuration, `after: "soon" is not a valid duration`},
-		{"leaves", `"after":5`, codeInvalidJSON, "after is a JSON number; a string is expected."},
+		{"pings leaves", `"device":{}`, problem.InvalidDevice, "The device's id is missing or empty: use 1 to 64 bytes of UTF-8."},
+		{"pings leaves", `"device":{"id":null}`, problem.InvalidDevice, "is missing or empty"},
+		{"pings", `"device":{"id":"` + strings.Repeat("x", 65) + `"}`, problem.InvalidDevice, "has 65 bytes"},
+		{"pings", `"device":{"id":"\u0007"}`, problem.InvalidDevice, "has the character U+0007"},
+		{"pings", `"device":{"id":"x","kind":"Web"}`, problem.InvalidDevice, "use web, mobile, desktop, service or other"},
+		{"pings", `"device":{"id":"x","meta":{"a":"` + strings.Repeat("x", 1017) + `"}}`, problem.InvalidDevice, "more than 1024"},
+		{"pings", `"device":{"id":"x","meta":[]}`, problem.InvalidJSON, "meta is a JSON array; an object is expected."},
+		{"pings", `"device":{"id":"x","meta":5}`, problem.InvalidJSON, "meta is a JSON number; an object is expected."},
+		{"pings", `"device":{"id":"x","meta":{"a":1,"a":2}}`, problem.InvalidJSON, "Duplicate name"},
+		{"pings", `"device":{"id":"x","id":"y"}`, problem.InvalidJSON, "Duplicate name"},
+		{"pings", `"device":{"id":"x","meta":{"a":}}`, problem.InvalidJSON, "Invalid JSON"},
+		{"pings leaves", `"device":{"id":"x","os":"linux"}`, problem.UnknownField, "Allowed: id, kind, meta."},
+		{"pings", `"device":"x"`, problem.InvalidJSON, "device is a JSON string; an object is expected."},
+		{"pings", `"device":{"id":5}`, problem.InvalidJSON, "device/id is a JSON number; a string is expected."},
+		{"pings", `"device":{"id":"x"},"activity":"busy"`, problem.InvalidDevice, `Invalid activity "busy": use active or idle.`},
+		{"pings", `"activity":"idle"`, problem.InvalidDevice, "activity is that of a device: send the device, too."},
+		{"leaves", `"activity":"idle"`, problem.UnknownField, "activity"},
+		{"pings", `"after":"5s"`, problem.UnknownField, "after"},
+		{"leaves", `"after":"61s"`, problem.InvalidDuration, `Invalid after "61s": use at most 60s.`},
+		{"leaves", `"after":"-1s"`, problem.InvalidDuration, "out of range"},
+		{"leaves", `"after":"soon"`, problem.InvalidDuration, `after: "soon" is not a valid duration`},
+		{"leaves", `"after":5`, problem.InvalidJSON, "after is a JSON number; a string is expected."},
 	} {
 		for path := range strings.FieldsSeq(c.paths) {
 			single := "/chat/users/alice/" + strings.TrimSuffix(path, "s")
@@ -108,7 +110,7 @@ func TestNullDevices(t *testing.T) {
 		var i item
 		require.NoError(t, unmarshal([]byte(text), &i))
 		var b batch
-		require.Nil(t, b.add(eventPing, "chat", i.User, i.assertion, testNow))
+		require.Nil(t, b.add(telemetry.Ping, "chat", i.User, i.assertion, testNow))
 		require.Equal(t, want, b)
 	}
 }
@@ -212,10 +214,10 @@ func TestDevicesUnavailable(t *testing.T) {
 		{"/chat/pings", `{"pings":[{"user":"bob"},{"user":"alice",` + device + `}]}`},
 		{"/chat/leaves", `{"leaves":[{"user":"bob"},{"user":"alice",` + device + `,"after":"1m"}]}`},
 	} {
-		w.fails(codeDevicesUnavailable, "POST", r[0], r[1])
+		w.fails(problem.DevicesUnavailable, "POST", r[0], r[1])
 	}
-	problem := w.fails(codeDevicesUnavailable, "POST", "/chat/pings", `{"user":"bob"}`+"\n"+`{"user":"alice",`+device+`}`+"\n", ndjson)
-	require.EqualValues(t, 0, problem["recorded"])
+	refusal := w.fails(problem.DevicesUnavailable, "POST", "/chat/pings", `{"user":"bob"}`+"\n"+`{"user":"alice",`+device+`}`+"\n", ndjson)
+	require.EqualValues(t, 0, refusal["recorded"])
 	require.Zero(t, w.total("chat"))
 	w.post(ping, "")
 }
@@ -243,10 +245,10 @@ func TestDeviceMetrics(t *testing.T) {
 	w.send("POST", "/chat/users/bob/leave", `{"after":"1m"}`).is(t, http.StatusAccepted)
 	require.Equal(t, map[string]float64{"recorded": 3, "superseded": 1}, leaves())
 	require.Equal(t, map[string]float64{"left,chat": 1}, departures(), "a leave that waits can become void")
-	w.Shared().CountLeft("chat", 2)
-	w.Shared().CountLeft("unknown", 2)
+	w.Shared().Telemetry.CountLeft("chat", 2)
+	w.Shared().Telemetry.CountLeft("unknown", 2)
 	require.Equal(t, map[string]float64{"left,chat": 3}, departures())
-	w.fails(codeInvalidDevice, "POST", "/chat/users/alice/ping", `{"device":{}}`)
+	w.fails(problem.InvalidDevice, "POST", "/chat/users/alice/ping", `{"device":{}}`)
 	require.Equal(t, map[string]float64{"recorded": 2, "refused": 1}, samples(t, registry, "lastseen_pings_total"))
 }
 

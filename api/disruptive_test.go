@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -18,14 +19,14 @@ func TestDisruptiveText(t *testing.T) {
 		path := url.PathEscape(bad)
 		for _, asked := range []struct {
 			method, path, body string
-			want               code
+			want               problem.Code
 		}{
-			{"POST", "/chat/users/" + path + "/ping", "", codeInvalidUser},
-			{"POST", "/chat/pings", `{"pings":[{"user":"` + bad + `"}]}`, codeInvalidUser},
-			{"PUT", "/chat/users/" + path + "/contacts", `{"users":["bob"]}`, codeInvalidUser},
-			{"PUT", "/chat/users/bob/contacts", `{"users":["` + bad + `"]}`, codeInvalidUser},
-			{"POST", "/chat/calls", `{"from":"` + bad + `","to":"bob"}`, codeInvalidUser},
-			{"POST", "/chat/users/bob/ping", `{"device":{"id":"` + bad + `"}}`, codeInvalidDevice},
+			{"POST", "/chat/users/" + path + "/ping", "", problem.InvalidUser},
+			{"POST", "/chat/pings", `{"pings":[{"user":"` + bad + `"}]}`, problem.InvalidUser},
+			{"PUT", "/chat/users/" + path + "/contacts", `{"users":["bob"]}`, problem.InvalidUser},
+			{"PUT", "/chat/users/bob/contacts", `{"users":["` + bad + `"]}`, problem.InvalidUser},
+			{"POST", "/chat/calls", `{"from":"` + bad + `","to":"bob"}`, problem.InvalidUser},
+			{"POST", "/chat/users/bob/ping", `{"device":{"id":"` + bad + `"}}`, problem.InvalidDevice},
 		} {
 			w.fails(asked.want, asked.method, asked.path, asked.body)
 		}

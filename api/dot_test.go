@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -132,15 +133,17 @@ func TestDotParameters(t *testing.T) {
 	w.store.set(testNow.Add(time.Hour))
 	require.Equal(t, green, w.getDot(aliceDot + "?green=2h&yellow=3h").Paths[0].D)
 	require.Equal(t, green, w.getDot(aliceDot + "?as_of=2026-11-20T12:00:30Z").Paths[0].D)
-	for query, want := range map[string]code{
-		"size=7": codeInvalidParameter, "size=513": codeInvalidParameter, "size=": codeInvalidParameter,
-		"size=16px": codeInvalidParameter, "size=16&size=17": codeInvalidParameter, "fill=red": codeUnknownParameter,
-		"green=0": codeInvalidDuration, "green=2s&yellow=1s": codeInvalidThresholds, "as_of=soon": codeInvalidTime,
+	for query, want := range map[string]problem.Code{
+		"size=7": problem.InvalidParameter, "size=513": problem.InvalidParameter, "size=": problem.InvalidParameter,
+		"size=16px": problem.InvalidParameter, "size=16&size=17": problem.InvalidParameter,
+		"fill=red": problem.UnknownParameter,
+		"green=0":  problem.InvalidDuration, "green=2s&yellow=1s": problem.InvalidThresholds,
+		"as_of=soon": problem.InvalidTime,
 	} {
 		w.fails(want, "GET", aliceDot+"?"+query, "")
 	}
-	w.fails(codeInvalidUser, "GET", "/chat/users/%00/dot.svg", "")
-	w.fails(codeInvalidNamespace, "GET", "/.chat/users/alice/dot.svg", "")
+	w.fails(problem.InvalidUser, "GET", "/chat/users/%00/dot.svg", "")
+	w.fails(problem.InvalidNamespace, "GET", "/.chat/users/alice/dot.svg", "")
 }
 
 // TestDotNotModified checks that an image is sent again as soon as it, or only its title, would differ.

@@ -15,13 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
 // badRequest is a request that has to be refused.
 type badRequest struct {
-	code               code
+	code               problem.Code
 	method, path, body string
 	headers            []string
 }
@@ -31,79 +32,80 @@ func badRequests() (all []badRequest) {
 	ping := alice + "/ping"
 	long := strings.Repeat("u", 257)
 	many := func(n int) string { return `{"pings":[` + strings.Repeat(`{"user":"u"},`, n-1) + `{"user":"u"}]}` }
-	gets := func(want code, paths ...string) {
+	gets := func(want problem.Code, paths ...string) {
 		for _, path := range paths {
 			all = append(all, badRequest{want, "GET", path, "", nil})
 		}
 	}
-	posts := func(want code, path string, bodies ...string) {
+	posts := func(want problem.Code, path string, bodies ...string) {
 		for _, body := range bodies {
 			all = append(all, badRequest{want, "POST", path, body, nil})
 		}
 	}
-	streams := func(want code, bodies ...string) {
+	streams := func(want problem.Code, bodies ...string) {
 		for _, body := range bodies {
 			all = append(all, badRequest{want, "POST", bulk, body, []string{ndjson}})
 		}
 	}
-	gets(codeInvalidNamespace, "/"+strings.Repeat("n", 65), "/.hidden", "/a%2Fb/users", "//users")
-	posts(codeInvalidNamespace, "/caf%C3%A9/users/alice/ping", "")
-	posts(codeInvalidUser, "/chat/users/"+long+"/ping", "")
-	posts(codeInvalidUser, "/chat/users//ping", "")
-	gets(codeInvalidUser, "/chat/users/%00", "/chat/users/%ff", "/chat/users/%2e%2e", "/chat/users/a%C2%85b",
+	gets(problem.InvalidNamespace, "/"+strings.Repeat("n", 65), "/.hidden", "/a%2Fb/users", "//users")
+	posts(problem.InvalidNamespace, "/caf%C3%A9/users/alice/ping", "")
+	posts(problem.InvalidUser, "/chat/users/"+long+"/ping", "")
+	posts(problem.InvalidUser, "/chat/users//ping", "")
+	gets(problem.InvalidUser, "/chat/users/%00", "/chat/users/%ff", "/chat/users/%2e%2e", "/chat/users/a%C2%85b",
 		"/chat/lookup?user=")
-	posts(codeInvalidUser, "/chat/lookup", `{"users":["alice",""]}`)
-	posts(codeInvalidUser, bulk, `{"pings":[{"user":"alice"},{"at":1}]}`)
-	streams(codeInvalidUser, `{"user":"."}`)
-	posts(codeInvalidTime, ping, `{"at":0}`, `{"at":-1}`, `{"at":"1969-12-31T23:59:59Z"}`, `{"at":1795176000000}`,
+	posts(problem.InvalidUser, "/chat/lookup", `{"users":["alice",""]}`)
+	posts(problem.InvalidUser, bulk, `{"pings":[{"user":"alice"},{"at":1}]}`)
+	streams(problem.InvalidUser, `{"user":"."}`)
+	posts(problem.InvalidTime, ping, `{"at":0}`, `{"at":-1}`, `{"at":"1969-12-31T23:59:59Z"}`, `{"at":1795176000000}`,
 		`{"at":1795176005.001}`, `{"at":null}`, `{"at":true}`, `{"at":"yesterday"}`)
-	posts(codeInvalidTime, alice+"/leave", `{"at":"10000-01-01T00:00:00Z"}`)
-	gets(codeInvalidTime, alice+"?as_of=soon", alice+"?as_of=0", "/chat/users?from=2026-11-20T22:00:00+01:00") // + is a space
-	gets(codeInvalidDuration, alice+"?green=0", alice+"?yellow=11y", "/chat/counts?yellow=100000h")
-	gets(codeInvalidThresholds, alice+"?green=5m", "/chat/users?green=2s&yellow=1s")
-	gets(codeInvalidParameter, "/chat/users?limit=0", "/chat/users?limit=1001", "/chat/users?limit=ten",
+	posts(problem.InvalidTime, alice+"/leave", `{"at":"10000-01-01T00:00:00Z"}`)
+	gets(problem.InvalidTime, alice+"?as_of=soon", alice+"?as_of=0", "/chat/users?from=2026-11-20T22:00:00+01:00") // + is a space
+	gets(problem.InvalidDuration, alice+"?green=0", alice+"?yellow=11y", "/chat/counts?yellow=100000h")
+	gets(problem.InvalidThresholds, alice+"?green=5m", "/chat/users?green=2s&yellow=1s")
+	gets(problem.InvalidParameter, "/chat/users?limit=0", "/chat/users?limit=1001", "/chat/users?limit=ten",
 		"/chat/users?offset=-1", "/chat/users?order=up", "/chat/users?status=Green", "/chat/users?limit=1&limit=1",
 		"/chat/users?limit=%zz", "/chat/users?limit=1;order=oldest", "/chat/lookup", "/chat//users")
-	gets(codeUnknownParameter, "/chat/users?stauts=green", "/chat/counts?limit=1")
-	posts(codeUnknownParameter, ping+"?at=1", "")
-	gets(codeInvalidCursor, "/chat/users?cursor=", "/chat/users?cursor=AAAA", "?cursor=AAAA")
-	gets(codeInvalidRange, "/chat/users?from=20&to=10&as_of=30", "/chat/users?to=20&as_of=10",
+	gets(problem.UnknownParameter, "/chat/users?stauts=green", "/chat/counts?limit=1")
+	posts(problem.UnknownParameter, ping+"?at=1", "")
+	gets(problem.InvalidCursor, "/chat/users?cursor=", "/chat/users?cursor=AAAA", "?cursor=AAAA")
+	gets(problem.InvalidRange, "/chat/users?from=20&to=10&as_of=30", "/chat/users?to=20&as_of=10",
 		"/chat/counts?from=20&as_of=10", "/chat/users?offset=951", "/chat/users?offset=1&limit=1000")
-	posts(codeInvalidJSON, ping, `{"at":1`, `{"at":1}{}`, `{"at":1,"at":2}`, `null`, `[]`, `"x"`, ` `)
-	posts(codeInvalidJSON, bulk, "", `{}`, `{"pings":null}`, `{"pings":{}}`, `{"pings":[3]}`, `{"pings":[{"user":3}]}`,
+	posts(problem.InvalidJSON, ping, `{"at":1`, `{"at":1}{}`, `{"at":1,"at":2}`, `null`, `[]`, `"x"`, ` `)
+	posts(problem.InvalidJSON, bulk, "", `{}`, `{"pings":null}`, `{"pings":{}}`, `{"pings":[3]}`,
+		`{"pings":[{"user":3}]}`,
 		"{\"pings\":[{\"user\":\"\xff\"}]}", `{"pings":[{"user":"\ud800"}]}`, `{"pings":`+strings.Repeat("[", 20_000))
-	posts(codeInvalidJSON, "/chat/lookup", `{"users":"alice"}`, "")
-	streams(codeInvalidJSON, `{"user":"a"} {"user":"b"}`)
-	posts(codeUnknownField, ping, `{"time":1}`, `{"At":1}`)
-	posts(codeUnknownField, bulk, `{"leaves":[]}`)
-	posts(codeUnknownField, "/chat/leaves", `{"leaves":[{"user":"a","was":1}]}`)
-	streams(codeUnknownField, `{"user":"a","x":1}`)
-	posts(codeTooManyItems, bulk, many(10_001))
-	posts(codeTooManyItems, "/chat/lookup", `{"users":[`+strings.Repeat(`"u",`, 1000)+`"u"]}`)
-	gets(codeTooManyItems, "/chat/lookup?"+strings.Repeat("user=u&", 100)+"user=u")
-	posts(codeBodyTooLarge, bulk, `{"pings":[`+strings.Repeat(" ", 1<<20)+`]}`)
-	streams(codeBodyTooLarge, `{"user":"`+strings.Repeat("u", 4096)+`"}`, strings.Repeat("u", 100_000))
-	posts(codeBodyTooLarge, "/chat/lookup", `{"users":[`+strings.Repeat(" ", 512<<10)+`]}`)
-	gets(codeNotFound, "/", "/chat/", "/chat/nothing", alice+"/ping/more")
-	posts(codeNotFound, ping+"/", "")
-	gets(codeMethodNotAllowed, ping)
+	posts(problem.InvalidJSON, "/chat/lookup", `{"users":"alice"}`, "")
+	streams(problem.InvalidJSON, `{"user":"a"} {"user":"b"}`)
+	posts(problem.UnknownField, ping, `{"time":1}`, `{"At":1}`)
+	posts(problem.UnknownField, bulk, `{"leaves":[]}`)
+	posts(problem.UnknownField, "/chat/leaves", `{"leaves":[{"user":"a","was":1}]}`)
+	streams(problem.UnknownField, `{"user":"a","x":1}`)
+	posts(problem.TooManyItems, bulk, many(10_001))
+	posts(problem.TooManyItems, "/chat/lookup", `{"users":[`+strings.Repeat(`"u",`, 1000)+`"u"]}`)
+	gets(problem.TooManyItems, "/chat/lookup?"+strings.Repeat("user=u&", 100)+"user=u")
+	posts(problem.BodyTooLarge, bulk, `{"pings":[`+strings.Repeat(" ", 1<<20)+`]}`)
+	streams(problem.BodyTooLarge, `{"user":"`+strings.Repeat("u", 4096)+`"}`, strings.Repeat("u", 100_000))
+	posts(problem.BodyTooLarge, "/chat/lookup", `{"users":[`+strings.Repeat(" ", 512<<10)+`]}`)
+	gets(problem.NotFound, "/", "/chat/", "/chat/nothing", alice+"/ping/more")
+	posts(problem.NotFound, ping+"/", "")
+	gets(problem.MethodNotAllowed, ping)
 	for _, header := range []string{
 		"Content-Type: application/xml", "Content-Type: application/json; charset=latin1", "Content-Type: ;",
 		"Content-Encoding: gzip",
 	} {
-		all = append(all, badRequest{codeUnsupportedMediaType, "POST", bulk, `{}`, []string{header}})
+		all = append(all, badRequest{problem.UnsupportedMediaType, "POST", bulk, `{}`, []string{header}})
 	}
 	return append(all, []badRequest{
-		{codeTooManyHeaders, "GET", alice, "", manyHeaders(101)},
-		{codeTooManyHeaders, "OPTIONS", "/nothing", "", manyHeaders(101)},
-		{codeUnsupportedMediaType, "POST", ping, `{}`, []string{ndjson}},
-		{codeConfirmationRequired, "DELETE", "/chat", "", nil},
-		{codeConfirmationRequired, "DELETE", "/chat?confirm=", "", nil},
-		{codeConfirmationRequired, "DELETE", "/chat?confirm=Chat", "", nil},
-		{codeNotFound, "PUT", alice + "/", "", nil},
-		{codeMethodNotAllowed, "PUT", alice, "", nil},
-		{codeMethodNotAllowed, "DELETE", "", "", nil},
-		{codeMethodNotAllowed, "PATCH", "/chat/lookup", "", nil},
+		{problem.TooManyHeaders, "GET", alice, "", manyHeaders(101)},
+		{problem.TooManyHeaders, "OPTIONS", "/nothing", "", manyHeaders(101)},
+		{problem.UnsupportedMediaType, "POST", ping, `{}`, []string{ndjson}},
+		{problem.ConfirmationRequired, "DELETE", "/chat", "", nil},
+		{problem.ConfirmationRequired, "DELETE", "/chat?confirm=", "", nil},
+		{problem.ConfirmationRequired, "DELETE", "/chat?confirm=Chat", "", nil},
+		{problem.NotFound, "PUT", alice + "/", "", nil},
+		{problem.MethodNotAllowed, "PUT", alice, "", nil},
+		{problem.MethodNotAllowed, "DELETE", "", "", nil},
+		{problem.MethodNotAllowed, "PATCH", "/chat/lookup", "", nil},
 	}...)
 }
 
@@ -132,7 +134,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 // storeErrors returns the errors of the store by the code that they have to become.
-func storeErrors() map[code][]error {
+func storeErrors() map[problem.Code][]error {
 	cause := errors.New("the cause")
 	of := func(sentinels ...error) (wrapped []error) {
 		for _, s := range sentinels {
@@ -140,14 +142,14 @@ func storeErrors() map[code][]error {
 		}
 		return wrapped
 	}
-	return map[code][]error{
-		codeStoreUnavailable: of(store.ErrUnavailable, store.ErrClosed, context.DeadlineExceeded),
-		codeStoreFull:        of(store.ErrFull, store.ErrNamespaceLimit),
-		codeOverloaded:       of(store.ErrOverloaded),
-		codeWrongKeyType:     of(store.ErrWrongType),
-		codeNamespaceMismatch: append(of(store.ErrMismatch),
+	return map[problem.Code][]error{
+		problem.StoreUnavailable: of(store.ErrUnavailable, store.ErrClosed, context.DeadlineExceeded),
+		problem.StoreFull:        of(store.ErrFull, store.ErrNamespaceLimit),
+		problem.Overloaded:       of(store.ErrOverloaded),
+		problem.WrongKeyType:     of(store.ErrWrongType),
+		problem.NamespaceMismatch: append(of(store.ErrMismatch),
 			&store.MismatchError{Namespace: "chat", Settings: []string{"redis-score-unit"}, Detail: "the cause"}),
-		codeInternal: {cause},
+		problem.Internal: {cause},
 	}
 }
 
@@ -159,16 +161,16 @@ func TestStoreErrors(t *testing.T) {
 		for _, cause := range causes {
 			w := newTestServer(t, failing(fileStore(t), cause))
 			replies := []testResponse{w.send("POST", "/chat/users/alice/ping", "")}
-			if want != codeStoreFull { // reading still works
+			if want != problem.StoreFull { // reading still works
 				replies = append(replies, w.send("GET", "/chat/users/alice", ""))
 			}
 			for _, r := range replies {
-				problem := r.is(t, want.problemType().Status).json(t)
-				require.Equal(t, string(want), problem["code"], "%v", cause)
+				refusal := r.is(t, want.Type().Status).json(t)
+				require.Equal(t, string(want), refusal["code"], "%v", cause)
 				require.NotContains(t, r.body, "grey", "unknown is not offline")
 				require.NotContains(t, r.body, "the cause", "internal causes are not sent")
 				require.Contains(t, w.log.String(), "the cause")
-				require.Contains(t, w.log.String(), problem["request_id"])
+				require.Contains(t, w.log.String(), refusal["request_id"])
 				require.Equal(t, r.status == http.StatusServiceUnavailable, r.header.Get("Retry-After") != "")
 			}
 		}
@@ -183,14 +185,14 @@ func TestStoreErrors(t *testing.T) {
 }
 
 // requireProblem checks that an error is one that callers may see: a client error with text of bounded length.
-func requireProblem(t *testing.T, err error) *apiError {
+func requireProblem(t *testing.T, err error) *problem.Error {
 	t.Helper()
-	var problem *apiError
-	require.ErrorAs(t, err, &problem)
-	require.Less(t, problem.code.problemType().Status, http.StatusInternalServerError, problem.Error())
-	require.True(t, utf8.ValidString(problem.detail), problem.detail)
-	require.Less(t, len(problem.detail), 1<<10, problem.detail)
-	return problem
+	var refusal *problem.Error
+	require.ErrorAs(t, err, &refusal)
+	require.Less(t, refusal.Code.Type().Status, http.StatusInternalServerError, refusal.Error())
+	require.True(t, utf8.ValidString(refusal.Detail), refusal.Detail)
+	require.Less(t, len(refusal.Detail), 1<<10, refusal.Detail)
+	return refusal
 }
 
 // TestProbesShareAResult checks that a thousand concurrent readiness probes call the store once.

@@ -251,7 +251,7 @@ func TestEveryDocumentedResponse(t *testing.T) {
 		for fault, causes := range storeErrors() {
 			failed := newTestServer(t, failing(w.store.Store, causes[0]))
 			for _, c := range calls {
-				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.problemType().Status, fault)] {
+				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.Type().Status, fault)] {
 					c.send(failed)
 				}
 			}

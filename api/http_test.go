@@ -12,6 +12,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // TestSmuggling sends requests whose end is ambiguous, with another request behind them. The server must not read
@@ -246,8 +248,8 @@ func TestManyHeadersTakeNoMemory(t *testing.T) {
 
 func TestPanic(t *testing.T) {
 	w := newTestServer(t, panicking(fileStore(t)))
-	problem := w.fails(codeInternal, "POST", "/chat/users/alice/ping", "")
-	require.NotContains(t, problem["detail"], "cause")
+	refusal := w.fails(problem.Internal, "POST", "/chat/users/alice/ping", "")
+	require.NotContains(t, refusal["detail"], "cause")
 	require.Contains(t, w.log.String(), "the cause")
 	require.Contains(t, w.log.String(), "teststore_test.go", "the log has the stack")
 }

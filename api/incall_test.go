@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -297,5 +298,5 @@ func TestChangesOfContactsRefused(t *testing.T) {
 	} {
 		w.send("GET", "/chat/changes?contacts_of=alice", "", headersOf(headers[caller])...).is(t, want, caller)
 	}
-	w.fails(codeUnauthenticated, "GET", "/public-1/changes?contacts_of=alice", "")
+	w.fails(problem.Unauthenticated, "GET", "/public-1/changes?contacts_of=alice", "")
 }

@@ -1,18 +1,15 @@
 package api
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // checkRateLimit charges n requests to the caller's limit, and returns an error if that is exceeded. Many count as at
@@ -39,19 +36,16 @@ func (s *server) chargeWithin(key limit.Key, limits limit.Limits, n int) error {
 	if ok {
 		return nil
 	}
-	s.metrics.rateLimited(key.Policy)
+	s.Telemetry.RateLimited(key.Policy)
 	burst, seconds := limit.Burst(exceeded.PerSecond), wholeSeconds(exceeded.Wait)
-	e := errorf(codeRateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
-		key.Policy, exceeded.PerSecond, burst)
 	wait := seconds
 	if key.Policy == limit.PerAddress { // many users can be behind it, who must not come back together
 		wait += int64(s.Random() * limit.Window.Seconds())
 	}
-	e.header = map[string]string{ // see draft-ietf-httpapi-ratelimit-headers-10
-		echo.HeaderRetryAfter: strconv.FormatInt(wait, 10),
-		"RateLimit":           fmt.Sprintf("%q;r=0;t=%d", key.Policy, seconds),
-		"RateLimit-Policy":    fmt.Sprintf("%q;q=%d;w=%d", key.Policy, burst, limit.Window/time.Second),
-	}
+	e := problem.Errorf(problem.RateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
+		key.Policy, exceeded.PerSecond, burst).RetryAfter(wait)
+	e.Header["RateLimit"] = fmt.Sprintf("%q;r=0;t=%d", key.Policy, seconds) // draft-ietf-httpapi-ratelimit-headers-10
+	e.Header["RateLimit-Policy"] = fmt.Sprintf("%q;q=%d;w=%d", key.Policy, burst, limit.Window/time.Second)
 	return e
 }
 
@@ -92,53 +86,5 @@ func callerKeyOf(caller *auth.Caller) limit.Key {
 // addressKey returns the key of the address that sent a request. Connections from this machine are not limited, unless
 // a trusted proxy forwards them: a proxy that is not configured would be one caller for all.
 func (s *server) addressKey(r *http.Request) (key limit.Key, limited bool) {
-	return limit.ByAddress(s.proxies.client(r)), !s.proxies.isLocal(r) // requests without an address share a key
-}
-
-const (
-	throttleTime = time.Minute
-	maxThrottled = 32 // failures that are counted separately
-)
-
-// throttle logs failures that repeat: of each id at most max a minute. It counts the others, for one line at the end
-// of that minute, and logs them at level debug. Its methods may be called concurrently.
-type throttle struct {
-	logger *slog.Logger
-	max    int
-	mu     sync.Mutex
-	counts map[string]int // by id, in the current minute of each
-}
-
-func newThrottle(logger *slog.Logger, limit int) *throttle {
-	return &throttle{logger: logger, max: limit, counts: map[string]int{}}
-}
-
-// log logs or counts a failure.
-func (t *throttle) log(level slog.Level, id, message string, attrs ...slog.Attr) {
-	t.mu.Lock()
-	if t.counts[id] == 0 && len(t.counts) >= maxThrottled {
-		id, message, attrs = "", "too many different failures to count each", nil
-	}
-	t.counts[id]++
-	count := t.counts[id]
-	t.mu.Unlock()
-	if count == 1 {
-		time.AfterFunc(throttleTime, func() { t.summary(level, id, message, attrs) })
-	}
-	if count > t.max {
-		level = slog.LevelDebug
-	}
-	t.logger.LogAttrs(context.Background(), level, message, attrs...)
-}
-
-// summary logs how many failures were only counted in a minute, with the attributes of the first one.
-func (t *throttle) summary(level slog.Level, id, message string, attrs []slog.Attr) {
-	t.mu.Lock()
-	more := t.counts[id] - t.max
-	delete(t.counts, id)
-	t.mu.Unlock()
-	if more > 0 {
-		attrs = append(attrs, slog.Int("times", more), slog.Duration("within", throttleTime))
-		t.logger.LogAttrs(context.Background(), level, message, attrs...)
-	}
+	return limit.ByAddress(s.proxies.Client(r)), !s.proxies.IsLocal(r) // requests without an address share a key
 }

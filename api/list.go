@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -38,9 +39,9 @@ func readListParams(q query, defaults view) (listParams, error) {
 	case r.err != nil:
 		return p, r.err
 	case p.from > p.to:
-		return p, errorf(codeInvalidRange, "from (%s) is later than to (%s).", p.from, p.to)
+		return p, problem.Errorf(problem.InvalidRange, "from (%s) is later than to (%s).", p.from, p.to)
 	case p.to > p.asOf:
-		return p, errorf(codeInvalidRange, "to (%s) is later than as_of (%s).", p.to, p.asOf)
+		return p, problem.Errorf(problem.InvalidRange, "to (%s) is later than as_of (%s).", p.to, p.asOf)
 	}
 	return p, nil
 }
@@ -147,7 +148,7 @@ func (s *server) listPage(
 	}
 	p, err := s.listParams(ctx, users, namespace, q)
 	if sum := p.offset + limit; err == nil && sum > maxLimit {
-		err = errorf(codeInvalidRange,
+		err = problem.Errorf(problem.InvalidRange,
 			"The sum of offset and limit is %d: use at most %d, or the cursor.", sum, maxLimit)
 	}
 	return p, nil, err

@@ -9,23 +9,22 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // Log lines about requests have the route as a template and never the path: names of namespaces and users are personal
 // data. The handlers of log/slog escape control characters.
 
 const (
-	maxReason = 200     // bytes of a reason that can quote the caller
-	maxCause  = 8 << 10 // bytes of an internal cause, which can have a stack
+	maxCause = 8 << 10 // bytes of an internal cause, which can have a stack
 	// lines a minute about failures with one code that is not an outage: each can have a different cause
 	maxDefects = 20
 )
@@ -50,7 +49,7 @@ func (s *server) accessLog(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 	return []slog.Attr{
 		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
-		slog.String("method", bounded(c.Request().Method, maxReason)),
+		slog.String("method", telemetry.Bounded(c.Request().Method, telemetry.MaxReason)),
 		slog.String("route", c.Path()),
 		slog.String("caller", s.callerName(c)),
 	}
@@ -61,7 +60,7 @@ func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 func (s *server) callerName(c echo.Context) string {
 	caller := callerOf(c)
 	if caller == nil || caller.IsAnonymous() {
-		return s.nameOf(caller, s.proxies.client(c.Request()))
+		return s.nameOf(caller, s.proxies.Client(c.Request()))
 	}
 	return s.nameOf(caller, netip.Addr{})
 }
@@ -87,45 +86,36 @@ func (p pseudonyms) of(name string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// logRefusal logs, at level debug, why a request was refused.
-func (s *server) logRefusal(c echo.Context, e *apiError) {
-	s.logRefused(e, func() []slog.Attr { return s.requestAttrs(c) })
-}
-
 // logRefused logs, at level debug, why something with these attributes was refused.
-func (s *server) logRefused(e *apiError, about func() []slog.Attr) {
+func (s *server) logRefused(e *problem.Error, about func() []slog.Attr) {
 	ctx := context.Background()
 	if !s.Logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	reason := e.detail
-	if inner := (*apiError)(nil); e.cause != nil && !errors.As(e.cause, &inner) {
-		reason = e.cause.Error()
+	reason := e.Detail
+	if inner := (*problem.Error)(nil); e.Cause != nil && !errors.As(e.Cause, &inner) {
+		reason = e.Cause.Error()
 	}
 	s.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused", append(about(),
-		slog.Int("status", e.code.problemType().Status), slog.String("code", string(e.code)),
-		slog.String("reason", quotable(reason)))...)
-}
-
-// logFailure logs or counts a request that failed because of the server.
-func (s *server) logFailure(c echo.Context, e *apiError, err error) {
-	s.logFailed(e, err, reachOf(c.Request().Method, c.Path()), s.requestAttrs(c))
+		slog.Int("status", e.Code.Type().Status), slog.String("code", string(e.Code)),
+		slog.String("reason", telemetry.Quotable(reason)))...)
 }
 
 // logFailed logs or counts a failure of what needs a reach, and has attributes.
-func (s *server) logFailed(e *apiError, err error, needs reach, about []slog.Attr) {
-	attrs := append([]slog.Attr{slog.String("code", string(e.code))}, about...)
-	attrs = append(attrs, slog.String("error", bounded(err.Error(), maxCause)))
+func (s *server) logFailed(e *problem.Error, err error, needs reach, about []slog.Attr) {
+	attrs := append([]slog.Attr{slog.String("code", string(e.Code))}, about...)
+	attrs = append(attrs, slog.String("error", telemetry.Bounded(err.Error(), maxCause)))
 	switch {
-	case e.code == codeShuttingDown, // the log has it
-		e.code == codeKeysUnavailable,      // anyone can send such tokens; package auth logs the failed fetch
-		e.code == codeAvailabilityNotReady, // which is expected, and ends by itself
-		errors.Is(err, errShed):            // the overload is logged
+	case e.Code == problem.ShuttingDown, // the log has it
+		e.Code == problem.KeysUnavailable,      // anyone can send such tokens; package auth logs the failed fetch
+		e.Code == problem.AvailabilityNotReady, // which is expected, and ends by itself
+		errors.Is(err, errShed):                // the overload is logged
 		s.Logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
-	case e.code.isOutage():
-		s.outages.failed(e.code, needs, err, attrs...)
+	case e.Code == problem.StoreUnavailable, e.Code == problem.StoreFull, e.Code == problem.Overloaded:
+		// as long as the store is down, all for the same reason
+		s.outages.failed(e.Code, needs, err, attrs...)
 	default:
-		s.defects.log(slog.LevelError, string(e.code), "request failed", attrs...)
+		s.defects.Log(slog.LevelError, string(e.Code), "request failed", attrs...)
 	}
 }
 
@@ -147,8 +137,8 @@ func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
 			message = "preflight refused"
 		}
 		s.Logger.LogAttrs(r.Context(), slog.LevelDebug, message, append(s.requestAttrs(c),
-			slog.String("origin", quotable(r.Header.Get(echo.HeaderOrigin))),
-			slog.String("reason", quotable(reason)))...)
+			slog.String("origin", telemetry.Quotable(r.Header.Get(echo.HeaderOrigin))),
+			slog.String("reason", telemetry.Quotable(reason)))...)
 		return err
 	}
 }
@@ -182,25 +172,4 @@ func listed(list, item string) bool {
 	return slices.ContainsFunc(strings.Split(list, ","), func(listed string) bool {
 		return strings.EqualFold(strings.TrimSpace(listed), item)
 	})
-}
-
-// credentials matches text that looks like an API key or a token.
-var credentials = regexp.MustCompile(`(ls_|eyJ)[A-Za-z0-9_.-]{5,}`)
-
-// quotable prepares text that can quote a caller for the log: it shortens it, and removes credentials that were sent in
-// the wrong place.
-func quotable(text string) string {
-	return bounded(credentials.ReplaceAllString(bounded(text, 2*maxReason), "${1}…"), maxReason)
-}
-
-// bounded returns at most limit bytes of a text, followed by … if there are more.
-func bounded(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	text = text[:limit]
-	for !utf8.ValidString(text) && len(text) > limit-utf8.UTFMax {
-		text = text[:len(text)-1]
-	}
-	return text + "…"
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // logTest is the handler without a network, so that a request is logged by the time it returns.
@@ -169,17 +171,20 @@ func TestRefusalsAtDebug(t *testing.T) {
 	debug, info := newLogTest(t, slog.LevelDebug, guarded), newLogTest(t, slog.LevelInfo, guarded)
 	for _, c := range []struct {
 		method, target, as string
-		code               code
+		code               problem.Code
 		reason, caller     string
 	}{
-		{"GET", "/v1/namespaces/chat/counts", "ping", codeForbidden, "scope read", "key:ping"},
-		{"GET", "/v1/namespaces/chat/counts", "nobody", codeUnauthenticated, "Authorization", "address:192.0.2.1"},
-		{"GET", "/v1/namespaces/chat/counts", "alice, expired", codeUnauthenticated, "expired", "address:192.0.2.1"},
-		{"GET", "/v1/namespaces/chat/counts", "stranger", codeUnauthenticated, "no such key", "address:192.0.2.1"},
-		{"POST", "/v1/namespaces/chat/users/bob/ping", "alice", codeForbidden, "its own user", "user:"},
-		{"GET", "/v1/namespaces/chat/counts?x=1", "all", codeUnknownParameter, "parameter", "key:all"},
-		{"GET", "/nothing", "nobody", codeNotFound, "/docs/", "address:192.0.2.1"},
-		{"PUT", "/healthz", "nobody", codeMethodNotAllowed, "method", "address:192.0.2.1"},
+		{"GET", "/v1/namespaces/chat/counts", "ping", problem.Forbidden, "scope read", "key:ping"},
+		{"GET", "/v1/namespaces/chat/counts", "nobody", problem.Unauthenticated, "Authorization", "address:192.0.2.1"},
+		{
+			"GET", "/v1/namespaces/chat/counts", "alice, expired", problem.Unauthenticated, "expired",
+			"address:192.0.2.1",
+		},
+		{"GET", "/v1/namespaces/chat/counts", "stranger", problem.Unauthenticated, "no such key", "address:192.0.2.1"},
+		{"POST", "/v1/namespaces/chat/users/bob/ping", "alice", problem.Forbidden, "its own user", "user:"},
+		{"GET", "/v1/namespaces/chat/counts?x=1", "all", problem.UnknownParameter, "parameter", "key:all"},
+		{"GET", "/nothing", "nobody", problem.NotFound, "/docs/", "address:192.0.2.1"},
+		{"PUT", "/healthz", "nobody", problem.MethodNotAllowed, "method", "address:192.0.2.1"},
 	} {
 		w, lines := debug.send(c.method, c.target, "", headersOf(headers[c.as])...)
 		require.Len(t, lines, 1, "%s %s", c.target, c.as)
@@ -217,7 +222,7 @@ func TestRefusalsQuoteShortText(t *testing.T) {
 	text("/v1/namespaces/chat/pings", `{"pings":[`+strings.Repeat(`{"user":"a\u0007"},`, 100)+`{"user":""}]}`)
 	text("/v1/namespaces/chat/counts?from="+strings.Repeat("é", 4000), "")
 	for n := range 10 {
-		require.True(t, utf8.ValidString(bounded(strings.Repeat("é☺😀", 9)[:60], n)))
+		require.True(t, utf8.ValidString(telemetry.Bounded(strings.Repeat("é☺😀", 9)[:60], n)))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // maxLookupQuery is the number of users in one lookup by GET.
@@ -49,7 +50,7 @@ func (s *server) lookup(c echo.Context, q query) error {
 		return err
 	}
 	if asked.Users == nil {
-		return newError(codeInvalidJSON, "The field users is missing.")
+		return problem.New(problem.InvalidJSON, "The field users is missing.")
 	}
 	_, found, err := s.lookupUsers(c, q, *asked.Users, maxLookup)
 	if err != nil {
@@ -79,7 +80,7 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Router /v1/namespaces/{namespace}/lookup [get]
 func (s *server) lookupQuery(c echo.Context, q query) error {
 	if len(q["user"]) == 0 {
-		return newError(codeInvalidParameter, "The parameter user is missing. Repeat it for each user.")
+		return problem.New(problem.InvalidParameter, "The parameter user is missing. Repeat it for each user.")
 	}
 	v, found, err := s.lookupUsers(c, q, q["user"], maxLookupQuery)
 	if err != nil {
@@ -129,12 +130,13 @@ func (s *server) lookupUsers(
 // checkUsers returns an error if there are more than max users, or invalid ones.
 func checkUsers(users []string, max int) error {
 	if len(users) > max {
-		return errorf(codeTooManyItems, "There are %d users: send at most %d in one request.", len(users), max)
+		return problem.Errorf(problem.TooManyItems,
+			"There are %d users: send at most %d in one request.", len(users), max)
 	}
 	var bad itemErrors
 	for i, user := range users {
 		if err := lastseen.CheckUser(user); err != nil {
-			bad.add(i, newError(codeInvalidUser, sentence(err)))
+			bad.add(i, problem.From(problem.InvalidUser, err))
 		}
 	}
 	return bad.err()

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -72,21 +72,21 @@ func TestRequestMetrics(t *testing.T) {
 	for range 3 {
 		w.post("/chat/users/alice/ping", "")
 	}
-	w.fails(codeInvalidTime, "POST", "/chat/users/alice/ping", `{"at":"x"}`)
+	w.fails(problem.InvalidTime, "POST", "/chat/users/alice/ping", `{"at":"x"}`)
 	w.get("/chat/users/alice")
 	w.send("HEAD", "/chat/users/alice", "")
 	w.post("/chat/pings", "{\"user\":\"alice\"}\n{\"user\":\"bob\"}\n", ndjson)
-	w.fails(codeInvalidUser, "GET", "/chat/users/%01", "")
-	w.fails(codeMethodNotAllowed, "PUT", "/chat/users/alice", "")
+	w.fails(problem.InvalidUser, "GET", "/chat/users/%01", "")
+	w.fails(problem.MethodNotAllowed, "PUT", "/chat/users/alice", "")
 	w.send("OPTIONS", "/chat/users/alice", "")
-	w.fails(codeInvalidParameter, "GET", "/chat//x/y", "")
-	w.fails(codeNotFound, "BREW", "/chat/coffee/1", "")
+	w.fails(problem.InvalidParameter, "GET", "/chat//x/y", "")
+	w.fails(problem.NotFound, "BREW", "/chat/coffee/1", "")
 	w.sendTo("GET", "/docs", "")
 	var many []string
 	for i := range maxHeaderLines + 1 {
 		many = append(many, fmt.Sprintf("X-%d: y", i))
 	}
-	w.fails(codeTooManyHeaders, "GET", "/chat/users/alice", "", many...)
+	w.fails(problem.TooManyHeaders, "GET", "/chat/users/alice", "", many...)
 
 	const user = "/v1/namespaces/:namespace/users/:user"
 	total := samples(t, registry, "lastseen_http_requests_total")
@@ -117,18 +117,6 @@ func TestPreflightMetrics(t *testing.T) {
 	w.send("OPTIONS", "/chat/users/alice/ping", "", "Origin: "+app, "Access-Control-Request-Method: POST")
 	require.Equal(t, map[string]float64{"OPTIONS,other,2xx": 1}, samples(t, registry, "lastseen_http_requests_total"))
 	require.Empty(t, samples(t, registry, "lastseen_pings_total"))
-}
-
-// TestDurationMetric checks that durations are measured in seconds.
-func TestDurationMetric(t *testing.T) {
-	w, registry := newMeteredServer(t, fileStore(t))
-	now := time.Duration(0)
-	w.Shared().metrics.requests.now = func() time.Duration {
-		now += 2 * time.Second // between two readings
-		return now
-	}
-	w.sendTo("GET", "/healthz", "")
-	require.InDelta(t, 2, sum(t, registry, "lastseen_http_request_duration_seconds"), 1e-9)
 }
 
 // TestFailureMetrics checks the outcome of requests that panic, of an unavailable store, and of clients that are gone.
@@ -228,34 +216,34 @@ func TestEventMetrics(t *testing.T) {
 	w.post("/chat/users/alice/ping", "")
 	w.post("/chat/users/alice/ping", "") // the same time again
 	w.post("/chat/users/alice/ping", `{"at":1795175999}`)
-	w.fails(codeInvalidUser, "POST", "/chat/users/%01/ping", "")
+	w.fails(problem.InvalidUser, "POST", "/chat/users/%01/ping", "")
 	expect(map[string]float64{"recorded": 2, "superseded": 1, "refused": 1}, none, none)
 
 	w.post("/chat/users/alice/leave", "")
 	w.post("/chat/users/alice/leave", `{"at":1795175999}`)
 	w.post("/chat/users/alice/ping", "") // at the same time left wins
 	w.post("/other/users/bob/leave", "")
-	w.fails(codeInvalidJSON, "POST", "/chat/users/alice/leave", `{`)
+	w.fails(problem.InvalidJSON, "POST", "/chat/users/alice/leave", `{`)
 	expect(map[string]float64{"recorded": 2, "superseded": 2, "refused": 1},
 		map[string]float64{"recorded": 2, "superseded": 1, "refused": 1}, map[string]float64{"left,chat": 1})
 
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"carol"},{"user":"dan"}]}`)
-	w.fails(codeInvalidUser, "POST", "/chat/pings", `{"pings":[{"user":"eve"},{"user":""},{"user":"x"}]}`)
-	w.fails(codeInvalidJSON, "POST", "/chat/pings", `{"pings":[{"user":"eve"},`)
+	w.fails(problem.InvalidUser, "POST", "/chat/pings", `{"pings":[{"user":"eve"},{"user":""},{"user":"x"}]}`)
+	w.fails(problem.InvalidJSON, "POST", "/chat/pings", `{"pings":[{"user":"eve"},`)
 	w.post("/chat/leaves", "{\"user\":\"carol\"}\n{\"user\":\"dan\",\"at\":1795175999}\n", ndjson)
-	w.fails(codeInvalidJSON, "POST", "/chat/leaves", "{\"user\":\"dan\"}\n{", ndjson)
+	w.fails(problem.InvalidJSON, "POST", "/chat/leaves", "{\"user\":\"dan\"}\n{", ndjson)
 	expect(map[string]float64{"recorded": 4, "superseded": 3, "refused": 4},
 		map[string]float64{"recorded": 4, "superseded": 2, "refused": 1}, map[string]float64{"left,chat": 3})
 
 	found, err := testutil.GatherAndCount(registry, "lastseen_departures_total")
 	require.NoError(t, err)
 	require.Equal(t, 1, found, "only those who left are known before the others are counted")
-	w.Shared().CountExpired("chat", 0)
+	w.Shared().Telemetry.CountExpired("chat", 0)
 	found, err = testutil.GatherAndCount(registry, "lastseen_departures_total")
 	require.NoError(t, err)
 	require.Equal(t, 2, found)
-	w.Shared().CountExpired("chat", 5)
-	w.Shared().CountExpired("other", 7)
+	w.Shared().Telemetry.CountExpired("chat", 5)
+	w.Shared().Telemetry.CountExpired("other", 7)
 	require.Equal(t, map[string]float64{"left,chat": 3, "expired,chat": 5},
 		samples(t, registry, "lastseen_departures_total"))
 }
@@ -265,26 +253,17 @@ func TestRefusedEvents(t *testing.T) {
 	w, registry := newMeteredServer(t, failingLater(fileStore(t), store.ErrUnavailable))
 	three := `{"pings":[{"user":"a"},{"user":"b"},{"user":"c"}]}`
 	w.post("/chat/pings", three)
-	w.fails(codeStoreUnavailable, "POST", "/chat/pings", three)
-	w.fails(codeStoreUnavailable, "POST", "/chat/pings", "{\"user\":\"a\"}\n{\"user\":\"b\"}\n", ndjson)
-	w.fails(codeStoreUnavailable, "POST", "/chat/users/a/ping", "")
+	w.fails(problem.StoreUnavailable, "POST", "/chat/pings", three)
+	w.fails(problem.StoreUnavailable, "POST", "/chat/pings", "{\"user\":\"a\"}\n{\"user\":\"b\"}\n", ndjson)
+	w.fails(problem.StoreUnavailable, "POST", "/chat/users/a/ping", "")
 	require.Equal(t, map[string]float64{"recorded": 3, "refused": 6}, samples(t, registry, "lastseen_pings_total"))
-}
-
-// TestTimesOfTheStoresClockAreRecorded checks that a ping is recorded if the store replaces a time that is too far
-// ahead.
-func TestTimesOfTheStoresClockAreRecorded(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m := NewShared(Config{Metrics: registry}).metrics
-	m.recorded(eventPing, "chat", []lastseen.State{{At: 1000}}, func(int) lastseen.Instant { return 2000 })
-	require.Equal(t, map[string]float64{"recorded": 1}, samples(t, registry, "lastseen_pings_total"))
 }
 
 // TestGapMetric checks that times between pings are multiples of the namespace's ping interval.
 func TestGapMetric(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	shared := NewShared(Config{Metrics: registry})
-	gap := shared.GapObserver()
+	gap := shared.Telemetry.GapObserver()
 	gap("chat", time.Minute) // before there is a handler
 	New(Config{
 		Shared: shared, Settings: Settings{PingInterval: 30 * time.Second},
@@ -294,7 +273,7 @@ func TestGapMetric(t *testing.T) {
 	gap("slow", 3*time.Minute)
 	require.Equal(t, map[string]float64{"": 2}, samples(t, registry, "lastseen_ping_gap_ratio"))
 	require.InDelta(t, 1.5+3, sum(t, registry, "lastseen_ping_gap_ratio"), 1e-9)
-	require.Nil(t, NewShared(Config{}).GapObserver())
+	require.Nil(t, NewShared(Config{}).Telemetry.GapObserver())
 }
 
 // TestReloadKeepsCounts checks that a new handler continues the metrics of the one that it replaces.

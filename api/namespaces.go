@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -51,7 +52,7 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 	if cursor, given := q.get("cursor"); given {
 		name, err := openCursor(namespaceList, cursor)
 		if err != nil || lastseen.CheckNamespace(string(name)) != nil {
-			return newError(codeInvalidCursor, "Invalid cursor for the list of namespaces. "+
+			return problem.New(problem.InvalidCursor, "Invalid cursor for the list of namespaces. "+
 				"Pass next_cursor unchanged, or omit it to start over.")
 		}
 		after = string(name)
@@ -178,7 +179,7 @@ func (s *server) deleteNamespace(c echo.Context, q query) error {
 		return err
 	}
 	if confirm, _ := q.get("confirm"); confirm != namespace {
-		return errorf(codeConfirmationRequired,
+		return problem.Errorf(problem.ConfirmationRequired,
 			"This deletes all users in the namespace. To confirm, add ?confirm=%s.", namespace)
 	}
 	ctx := c.Request().Context()

@@ -3,12 +3,16 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 const (
@@ -23,7 +27,7 @@ const (
 // recordLines records a stream of lines in chunks. A chunk ends when it is full or when no whole line has arrived, so
 // slow streams are recorded without delay. Only one chunk is in memory. An error does not undo the chunks before it. A
 // stream can last for days, so the caller is authorized again before each chunk.
-func (s *server) recordLines(c echo.Context, e event, namespace string) error {
+func (s *server) recordLines(c echo.Context, e telemetry.Event, namespace string) error {
 	l := lines{hold: s.hold(c), controller: http.NewResponseController(c.Response())}
 	defer l.hold.release()
 	if err := l.hold.grow(readBuffer); err != nil {
@@ -43,7 +47,7 @@ func (s *server) recordLines(c echo.Context, e event, namespace string) error {
 				_, err = s.record(c.Request().Context(), e, namespace, &chunk)
 			}
 			if err != nil {
-				s.metrics.refused(e, chunk.size())
+				s.Telemetry.Refused(e, chunk.size())
 				return interrupted(c, classify(err), err, l.chunkStart, recorded)
 			}
 			recorded += chunk.size()
@@ -60,18 +64,15 @@ func (s *server) recordLines(c echo.Context, e event, namespace string) error {
 
 // interrupted is the error of a stream of which a part is recorded. The response does not wait for the rest of the
 // stream, so the connection ends.
-func interrupted(c echo.Context, e *apiError, cause error, line, recorded int) error {
+func interrupted(c echo.Context, e *problem.Error, cause error, line, recorded int) error {
 	c.Response().Header().Set(echo.HeaderConnection, "close")
 	stopped := *e
-	stopped.line, stopped.recorded = line, &recorded
-	if stopped.cause == nil {
-		stopped.cause = cause
-	}
-	return &stopped
+	stopped.Line, stopped.Recorded = line, &recorded
+	return stopped.Because(cmp.Or(stopped.Cause, cause))
 }
 
 // readChunk reads the lines of the next chunk. With an error, the chunk has the lines before it.
-func (s *server) readChunk(c echo.Context, e event, namespace string, l *lines, chunk *batch) error {
+func (s *server) readChunk(c echo.Context, e telemetry.Event, namespace string, l *lines, chunk *batch) error {
 	l.extendDeadlines()
 	now, err := s.Store.Now(c.Request().Context())
 	if err != nil {
@@ -149,7 +150,7 @@ func (l *lines) next() ([]byte, error) {
 	}
 	l.number++
 	if len(bytes.TrimSuffix(line, []byte("\n"))) > maxLine || errors.Is(err, bufio.ErrBufferFull) {
-		return nil, errorf(codeBodyTooLarge, "The line has more than %d bytes.", maxLine)
+		return nil, problem.Errorf(problem.BodyTooLarge, "The line has more than %d bytes.", maxLine)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, bodyError(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
@@ -39,7 +40,7 @@ func TestNDJSON(t *testing.T) {
 		require.EqualValues(t, 0, w.post("/chat/pings", "", ndjson)["recorded"])
 		longest := `{"user":"eve"` + strings.Repeat(" ", 4096-len(`{"user":"eve"}`)) + "}"
 		require.EqualValues(t, 1, w.post("/chat/pings", longest+"\n", ndjson)["recorded"])
-		w.fails(codeBodyTooLarge, "POST", "/chat/pings", longest+" \n", ndjson)
+		w.fails(problem.BodyTooLarge, "POST", "/chat/pings", longest+" \n", ndjson)
 		require.Equal(t, 3, w.total("chat"))
 	})
 }
@@ -54,9 +55,9 @@ func TestLinesBeforeAnInvalidOne(t *testing.T) {
 				fmt.Fprintf(&b, "{\"user\":\"u%d\"}\n", i)
 			}
 			r := w.send("POST", "/"+namespace+"/pings", b.String()+"\n"+bad+"\n{\"user\":\"after\"}\n", ndjson)
-			problem := r.json(t)
-			require.EqualValues(t, 1502, problem["line"], r.body)
-			require.EqualValues(t, 1500, problem["recorded"])
+			refusal := r.json(t)
+			require.EqualValues(t, 1502, refusal["line"], r.body)
+			require.EqualValues(t, 1500, refusal["recorded"])
 			require.Equal(t, 1500, w.total(namespace))
 		}
 	})
@@ -77,15 +78,15 @@ func TestLinesAreRecordedOnArrival(t *testing.T) {
 
 // TestStoreFailsDuringStream checks that the error reports how many lines were recorded.
 func TestStoreFailsDuringStream(t *testing.T) {
-	for want, failure := range map[code]error{
-		codeStoreUnavailable: store.ErrUnavailable,
-		codeOverloaded:       store.ErrOverloaded,
+	for want, failure := range map[problem.Code]error{
+		problem.StoreUnavailable: store.ErrUnavailable,
+		problem.Overloaded:       store.ErrOverloaded,
 	} {
 		w := newTestServer(t, failingLater(fileStore(t), fmt.Errorf("%w: the cause", failure)))
-		problem := w.fails(want, "POST", "/chat/pings", strings.Repeat("{\"user\":\"a\"}\n", maxChunk+1), ndjson)
-		require.Positive(t, problem["recorded"])
-		require.EqualValues(t, problem["line"], int(problem["recorded"].(float64))+1)
-		require.NotContains(t, problem["detail"], "had no effect")
+		refusal := w.fails(want, "POST", "/chat/pings", strings.Repeat("{\"user\":\"a\"}\n", maxChunk+1), ndjson)
+		require.Positive(t, refusal["recorded"])
+		require.EqualValues(t, refusal["line"], int(refusal["recorded"].(float64))+1)
+		require.NotContains(t, refusal["detail"], "had no effect")
 		require.Contains(t, w.log.String(), "the cause")
 	}
 }
@@ -122,7 +123,7 @@ func TestEndlessLines(t *testing.T) {
 	for _, start := range []string{`{"user":"`, "[", " ", `{"at":1`} {
 		response, ended := endless(t, w, strings.Repeat(start, 10), 1<<30)
 		require.True(t, ended, start)
-		require.Equal(t, string(codeBodyTooLarge), response.json(t)["code"], response.body)
+		require.Equal(t, string(problem.BodyTooLarge), response.json(t)["code"], response.body)
 	}
 	limit := testenv.Choose(16<<20, 1<<20)
 	for _, line := range []string{
@@ -194,10 +195,10 @@ func TestStreamsAreReauthorized(t *testing.T) {
 	authenticator := func(keys ...auth.Key) *auth.Authenticator { return newAuthenticator(t, auth.Config{Keys: keys}) }
 	for name, after := range map[string]struct {
 		authenticator *auth.Authenticator
-		code          code
+		code          problem.Code
 	}{
-		"a key that was removed":              {authenticator(other), codeUnauthenticated},
-		"a key that is for another namespace": {authenticator(elsewhere, other), codeForbidden},
+		"a key that was removed":              {authenticator(other), problem.Unauthenticated},
+		"a key that is for another namespace": {authenticator(elsewhere, other), problem.Forbidden},
 		"a key that is as it was":             {authenticator(key, other), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,10 +215,10 @@ func TestStreamsAreReauthorized(t *testing.T) {
 				require.EqualValues(t, 3, w.stored())
 				return
 			}
-			problem := r.is(t, after.code.problemType().Status).json(t)
-			require.Equal(t, string(after.code), problem["code"])
-			require.EqualValues(t, 4, problem["line"])
-			require.EqualValues(t, 2, problem["recorded"])
+			refusal := r.is(t, after.code.Type().Status).json(t)
+			require.Equal(t, string(after.code), refusal["code"])
+			require.EqualValues(t, 4, refusal["line"])
+			require.EqualValues(t, 2, refusal["recorded"])
 			require.Contains(t, r.header.Get("WWW-Authenticate"), "Bearer")
 			require.EqualValues(t, 2, w.stored(), "nothing of it is recorded")
 		})
@@ -253,7 +254,7 @@ func TestStreamMemory(t *testing.T) {
 	await(t, func() bool { return used() == readBuffer }, "between two chunks")
 	full := bodyHold{memory: memory, key: limit.ByAPIKey("another")}
 	require.NoError(t, full.grow(int(memory.limit-used())))
-	w.fails(codeOverloaded, "POST", "/chat/pings", "{\"user\":\"bob\"}\n", ndjson)
+	w.fails(problem.Overloaded, "POST", "/chat/pings", "{\"user\":\"bob\"}\n", ndjson)
 	fmt.Fprint(s, "{\"user\":\"eve\"}\n")
 	require.NoError(t, s.Close()) // or the server would wait for more
 	r := (<-s.response).is(t, http.StatusServiceUnavailable)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 )
 
@@ -48,13 +49,13 @@ func TestRoutesAreDocumented(t *testing.T) {
 	require.Equal(t, served, documented)
 }
 
-// TestErrorCodesAreDocumented checks the schema and the examples against api/codes.go.
+// TestErrorCodesAreDocumented checks the schema and the examples against package problem.
 func TestErrorCodesAreDocumented(t *testing.T) {
 	doc := document(t)
 	common := doc.Components.Responses["Error"].Value
 	examples := common.Content["application/problem+json"].Examples
 	var codes []any
-	for _, k := range ErrorCodes() {
+	for _, k := range problem.Types() {
 		codes = append(codes, string(k.Code))
 		example := examples[string(k.Code)].Value.Value.(map[string]any)
 		require.Equal(t, k.Title, example["title"])
@@ -77,7 +78,7 @@ func TestErrorCodesAreDocumented(t *testing.T) {
 
 // operationsOf lists the operations that can return each code. EmptySegment, NotFound, MethodNotAllowed and
 // TooManyHeaders are requests that match none.
-func operationsOf() map[code]string {
+func operationsOf() map[problem.Code]string {
 	const (
 		records   = " pingUser leaveUser recordPings recordLeaves"
 		devices   = " getDevices closeConnections"
@@ -93,60 +94,60 @@ func operationsOf() map[code]string {
 		socket    = " WebSocket" // an error after the upgrade, which is not a response
 		bodies    = records + " lookupUsers postChanges setAvailability setContacts changeContacts startCall" + acts
 	)
-	return map[code]string{
-		codeInvalidNamespace:     uses + " getNamespace EmptySegment" + " connect",
-		codeInvalidUser:          records + " getUser getDot lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices + says + keeps + acts + " startCall listCalls",
-		codeInvalidDevice:        records + acts + " startCall",
-		codeInvalidTime:          records + evaluates + " setAvailability listContacts",
-		codeInvalidDuration:      evaluates + follows + " leaveUser recordLeaves setAvailability listContacts listCalls",
-		codeInvalidAvailability:  "setAvailability",
-		codeInvalidNote:          "setAvailability",
-		codeNoAvailability:       "setAvailability deleteAvailability",
-		codeAvailabilityNotReady: "setAvailability",
-		codeNoContacts:           keeps,
-		codeTooManyContacts:      "changeContacts",
-		codeContactsChanged:      "setContacts changeContacts",
-		codeInvalidCall:          "startCall acceptCall keepCall",
-		codeCallNotFound:         "getCall" + acts,
-		codeCallerBusy:           "startCall",
-		codeCalleeBusy:           "startCall",
-		codeCalleeUnavailable:    "startCall",
-		codeCallRefused:          acts,
-		codeIdempotencyKeyReused: "startCall",
-		codeTooManyCalls:         "startCall",
-		codeCallTooSoon:          "startCall",
-		codeNoCalls:              calls,
-		codeInvalidThresholds:    evaluates + " listContacts",
-		codeInvalidParameter:     all + " EmptySegment" + " connect",
-		codeUnknownParameter:     all + " connect",
-		codeInvalidCursor:        "listUsers listNamespaces listContacts listCalls" + follows,
-		codeInvalidRange:         "listUsers countUsers",
-		codeInvalidJSON:          bodies,
-		codeUnknownField:         bodies,
-		codeTooManyItems:         "recordPings recordLeaves lookupUsers lookupUsersByQuery setContacts changeContacts" + follows,
-		codeBodyTooLarge:         bodies,
-		codeTooManyHeaders:       "TooManyHeaders",
-		codeUnsupportedMediaType: bodies,
-		codeConfirmationRequired: "deleteNamespace",
-		codeNotFound:             records + evaluates + follows + says + keeps + calls + " getDevices getNamespace NotFound",
-		codeMethodNotAllowed:     "MethodNotAllowed",
-		codeUnauthenticated:      all,
-		codeForbidden:            all + " connect",
-		codeRateLimited:          all + " connect",
-		codeFeedUnavailable:      follows,
-		codeWrongKeyType:         uses + " listNamespaces",
-		codeNamespaceMismatch:    uses,
-		codeStoreUnavailable:     uses + " listNamespaces getReadiness",
-		codeDevicesUnavailable:   records + " getDevices",
-		codeStoreFull:            records + deletes + " setAvailability deleteAvailability setContacts changeContacts deleteContacts" + " closeConnections" + " getReadiness startCall" + acts,
-		codeOverloaded:           uses + " listNamespaces" + " connect",
-		codeKeysUnavailable:      all,
-		codeShuttingDown:         "getReadiness connect getChanges postChanges",
-		codeUpgradeRequired:      "connect",
-		codeUnknownFrame:         socket,
-		codeTimedOut:             socket,
-		codeConnectionClosed:     socket,
-		codeInternal:             uses + " listNamespaces getReadiness",
+	return map[problem.Code]string{
+		problem.InvalidNamespace:     uses + " getNamespace EmptySegment" + " connect",
+		problem.InvalidUser:          records + " getUser getDot lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices + says + keeps + acts + " startCall listCalls",
+		problem.InvalidDevice:        records + acts + " startCall",
+		problem.InvalidTime:          records + evaluates + " setAvailability listContacts",
+		problem.InvalidDuration:      evaluates + follows + " leaveUser recordLeaves setAvailability listContacts listCalls",
+		problem.InvalidAvailability:  "setAvailability",
+		problem.InvalidNote:          "setAvailability",
+		problem.NoAvailability:       "setAvailability deleteAvailability",
+		problem.AvailabilityNotReady: "setAvailability",
+		problem.NoContacts:           keeps,
+		problem.TooManyContacts:      "changeContacts",
+		problem.ContactsChanged:      "setContacts changeContacts",
+		problem.InvalidCall:          "startCall acceptCall keepCall",
+		problem.CallNotFound:         "getCall" + acts,
+		problem.CallerBusy:           "startCall",
+		problem.CalleeBusy:           "startCall",
+		problem.CalleeUnavailable:    "startCall",
+		problem.CallRefused:          acts,
+		problem.IdempotencyKeyReused: "startCall",
+		problem.TooManyCalls:         "startCall",
+		problem.CallTooSoon:          "startCall",
+		problem.NoCalls:              calls,
+		problem.InvalidThresholds:    evaluates + " listContacts",
+		problem.InvalidParameter:     all + " EmptySegment" + " connect",
+		problem.UnknownParameter:     all + " connect",
+		problem.InvalidCursor:        "listUsers listNamespaces listContacts listCalls" + follows,
+		problem.InvalidRange:         "listUsers countUsers",
+		problem.InvalidJSON:          bodies,
+		problem.UnknownField:         bodies,
+		problem.TooManyItems:         "recordPings recordLeaves lookupUsers lookupUsersByQuery setContacts changeContacts" + follows,
+		problem.BodyTooLarge:         bodies,
+		problem.TooManyHeaders:       "TooManyHeaders",
+		problem.UnsupportedMediaType: bodies,
+		problem.ConfirmationRequired: "deleteNamespace",
+		problem.NotFound:             records + evaluates + follows + says + keeps + calls + " getDevices getNamespace NotFound",
+		problem.MethodNotAllowed:     "MethodNotAllowed",
+		problem.Unauthenticated:      all,
+		problem.Forbidden:            all + " connect",
+		problem.RateLimited:          all + " connect",
+		problem.FeedUnavailable:      follows,
+		problem.WrongKeyType:         uses + " listNamespaces",
+		problem.NamespaceMismatch:    uses,
+		problem.StoreUnavailable:     uses + " listNamespaces getReadiness",
+		problem.DevicesUnavailable:   records + " getDevices",
+		problem.StoreFull:            records + deletes + " setAvailability deleteAvailability setContacts changeContacts deleteContacts" + " closeConnections" + " getReadiness startCall" + acts,
+		problem.Overloaded:           uses + " listNamespaces" + " connect",
+		problem.KeysUnavailable:      all,
+		problem.ShuttingDown:         "getReadiness connect getChanges postChanges",
+		problem.UpgradeRequired:      "connect",
+		problem.UnknownFrame:         socket,
+		problem.TimedOut:             socket,
+		problem.ConnectionClosed:     socket,
+		problem.Internal:             uses + " listNamespaces getReadiness",
 	}
 }
 
@@ -167,7 +168,7 @@ func documentedResponses(doc *openapi3.T) map[string]bool {
 			if operation == "WebSocket" {
 				continue
 			}
-			all[fmt.Sprintf("%s %d %s", operation, code.problemType().Status, code)] = true
+			all[fmt.Sprintf("%s %d %s", operation, code.Type().Status, code)] = true
 		}
 	}
 	return all

@@ -9,7 +9,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // openRequest is a request that can stay open, to wait for something. From time to time it is authorized again. One
@@ -101,21 +102,13 @@ func (r *openRequest) authorizeAgain(now time.Time) error {
 	return cmp.Or(err, newest.checkKnown(r.c, read))
 }
 
-// hold counts a request as one that waits, and no longer as one being served, until the returned function is called.
-func (r *openRequest) hold(t transport) (release func()) {
-	stream.Hold(r.c.Response())
-	m := r.metrics
-	if m == nil {
-		return func() { stream.Release(r.c.Response()) }
-	}
-	began := m.requests.now()
-	m.requests.inProgress.Add(-1)
-	m.changes.open[t].Add(1)
+// hold keeps a request open that only waits, until the returned function is called.
+func (r *openRequest) hold(t telemetry.Delivery) (release func()) {
+	transport.Hold(r.c.Response())
+	resume := r.Telemetry.Hold(r.c, t)
 	return func() {
-		m.changes.open[t].Add(-1)
-		m.requests.inProgress.Add(1)
-		r.c.Set(heldKey, heldTime(r.c)+m.requests.now()-began)
-		stream.Release(r.c.Response())
+		resume()
+		transport.Release(r.c.Response())
 	}
 }
 

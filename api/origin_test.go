@@ -3,11 +3,12 @@ package api
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 const (
@@ -116,33 +117,6 @@ func (w *testServer) preflight(path, origin string) testResponse {
 		"Access-Control-Request-Headers: authorization,content-type,prefer")
 }
 
-func TestCheckOrigin(t *testing.T) {
-	for _, good := range []string{
-		"*", app, local, "http://127.0.0.1:8080", "http://[::1]:8080", "https://xn--caf-dma.example",
-		"capacitor://localhost", "chrome-extension://abcdefghijklmnop", "https://a.example:80", "https://*.example.com",
-		"https://*.example.com:8443", "https://*.eu.example.com", "http://*.example.com", "http://localhost:*",
-		"https://localhost:*", "http://127.0.0.1:*", "http://[::1]:*",
-	} {
-		require.NoError(t, CheckOrigin(good), good)
-	}
-	for _, bad := range []string{
-		"", "null", "app.example.com", "https://", "https://app.example.com/", "https://app.example.com/path",
-		"https://App.example.com", "HTTPS://app.example.com", "https://app.example.com:443", "http://localhost:80",
-		"http://localhost:", "https://café.example", "https://user@app.example.com", "https://app.example.com?x",
-		"https://app.example.com#x", "https://a b", "//app.example.com", "file:///index.html", "https://a,https://b",
-		"http://:3000", " https://app.example.com", "https://*", "https://*.com", "https://*.", "https://*.example.",
-		"https://*.example.com.", "https://*.localhost", "https://*example.com", "https://app*.example.com",
-		"https://app.*.com", "https://*.*.example.com", "https://example.*", "*.example.com", "*://app.example.com",
-		"https://*.Example.com", "https://*.example.com/", "https://*.example.com:443", "https://*.example.com:*",
-		"https://*.127.0.0.1", "https://*.0.1", "https://*.[::1]", "https://u@*.example.com", "http://localhost:3*",
-		"http://localhost:**", "http://localhost:*/", "http://app.example.com:*", "http://10.0.0.1:*",
-		"http://0.0.0.0:*", "http://LOCALHOST:*", "ftp://*", "**", "https://*..example.com", "https://*.-example.com",
-		"https://*.exa_mple.com/",
-	} {
-		require.Error(t, CheckOrigin(bad), bad)
-	}
-}
-
 // TestCORSPatterns checks that a star stands for one or more labels before a domain, or for any port of this
 // machine, and for nothing else that an attacker could write.
 func TestCORSPatterns(t *testing.T) {
@@ -176,41 +150,6 @@ func TestCORSPatterns(t *testing.T) {
 		requireNoCORS(t, w.preflight(user+"/ping", origin), origin)
 		requireNoCORS(t, w.sendTo("GET", user, "", "Origin: "+origin), origin)
 	}
-}
-
-// FuzzOrigin checks that an accepted origin has the form that browsers send, or is a pattern that matches no other
-// host.
-func FuzzOrigin(f *testing.F) {
-	for _, seed := range []string{
-		"*", "https://app.example.com", "http://localhost:3000", "https://a/", "null", "https://A.example",
-		"https://[::1]:1", "https://*.a", "https://u@a",
-		"https://*.example.com:1", "http://localhost:*", "http://[::1]:*",
-	} {
-		f.Add(seed, "https://a.example.com")
-		f.Add("https://*.example.com", seed)
-		f.Add("http://localhost:*", seed)
-	}
-	f.Fuzz(func(t *testing.T, allowed, origin string) {
-		if CheckOrigin(allowed) != nil || allowed == "*" {
-			return
-		}
-		exact := strings.NewReplacer("://*.", "://", ":*", "").Replace(allowed)
-		u, err := url.Parse(exact)
-		require.NoError(t, err)
-		require.Equal(t, exact, u.Scheme+"://"+u.Host)
-		require.NotEmpty(t, u.Hostname())
-		require.NotContains(t, exact, "*")
-		if !allowsOrigin([]string{allowed}, origin) {
-			return
-		}
-		sent, err := url.Parse(origin)
-		require.NoError(t, err)
-		require.Equal(t, origin, sent.Scheme+"://"+sent.Host)
-		require.Equal(t, u.Scheme, sent.Scheme)
-		require.True(t, sent.Hostname() == u.Hostname() && !strings.Contains(allowed, "*.") ||
-			strings.HasSuffix(sent.Hostname(), "."+u.Hostname()) && strings.Contains(allowed, "*."))
-		require.True(t, sent.Port() == u.Port() || strings.HasSuffix(allowed, ":*"))
-	})
 }
 
 // crossSite returns the headers that browsers send with requests of pages of other sites.
@@ -247,9 +186,9 @@ func TestCrossOriginWrites(t *testing.T) {
 		require.Equal(t, c.want, r.status, "%s: %s", c.name, r.body)
 		w.send("GET", "/chat", "", c.headers...).is(t, http.StatusOK, c.name, ": reading is up to CORS")
 		if c.want == http.StatusForbidden {
-			problem := w.fails(codeForbidden, "POST", "/chat/users/alice/ping", "", c.headers...)
-			require.Contains(t, problem["detail"], "--cors-origins", c.name)
-			w.fails(codeForbidden, "DELETE", "/chat?confirm=chat", "", c.headers...)
+			refusal := w.fails(problem.Forbidden, "POST", "/chat/users/alice/ping", "", c.headers...)
+			require.Contains(t, refusal["detail"], "--cors-origins", c.name)
+			w.fails(problem.Forbidden, "DELETE", "/chat?confirm=chat", "", c.headers...)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/observe"
 )
@@ -129,10 +130,8 @@ func (s *server) checkLoad(r route, kind shedKind, q query) error {
 		return nil
 	}
 	s.overload.shed[kind].Add(1)
-	e := newError(codeOverloaded, "The server is overloaded and refuses this request to leave room for pings. "+
-		"It had no effect. Try again later.")
-	e.cause = errShed
-	return e
+	return problem.New(problem.Overloaded, "The server is overloaded and refuses this request to leave room for "+
+		"pings. It had no effect. Try again later.").Because(errShed)
 }
 
 // overload measures the load and decides what is refused. It reads the load every loadPause while there are requests,

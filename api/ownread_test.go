@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // eachNamespaceOfAWriter runs a test with a key that has the scope ping alone, in a namespace that nobody else can read
@@ -41,7 +42,7 @@ func TestWriterReadsNothing(t *testing.T) {
 		for _, read := range []string{
 			"/users/alice/availability", "/users/alice/contacts", "/changes?contacts_of=alice", "/users/alice/devices",
 		} {
-			w.fails(codeForbidden, "GET", path+read, "", key)
+			w.fails(problem.Forbidden, "GET", path+read, "", key)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/web"
 )
 
@@ -189,8 +190,8 @@ func TestPageLinksAreRelative(t *testing.T) {
 func TestErrorGuide(t *testing.T) {
 	page := newTestServer(t, fileStore(t)).sendTo("GET", "/docs/errors", "")
 	require.Equal(t, http.StatusOK, page.status)
-	seen := map[string]code{}
-	for _, k := range ErrorCodes() {
+	seen := map[string]problem.Code{}
+	for _, k := range problem.Types() {
 		require.Contains(t, page.body, `<section id="`+string(k.Code)+`">`)
 		for _, text := range []string{k.Meaning, k.Remedy, k.Retry()} {
 			require.Regexp(t, `^[A-Za-z].{20,}\.$`, text, "%s: sentences", k.Code)

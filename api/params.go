@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 const (
@@ -32,7 +33,7 @@ func parseQuery(raw string, known []string) (query, error) {
 	}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, newError(codeInvalidParameter,
+		return nil, problem.New(problem.InvalidParameter,
 			"Malformed query: percent-encode values and separate parameters with &.")
 	}
 	q := query{}
@@ -42,7 +43,7 @@ func parseQuery(raw string, known []string) (query, error) {
 		case !slices.Contains(known, name):
 			return nil, unknownParameter(name, known)
 		case len(given) > 1 && !repeatable(name):
-			return nil, errorf(codeInvalidParameter,
+			return nil, problem.Errorf(problem.InvalidParameter,
 				"The parameter %s appears %d times: send it once.", name, len(given))
 		default:
 			q[name] = given
@@ -53,9 +54,11 @@ func parseQuery(raw string, known []string) (query, error) {
 
 func unknownParameter(name string, known []string) error {
 	if len(known) == 0 {
-		return errorf(codeUnknownParameter, "Unknown parameter %.40q. This endpoint has no parameters.", name)
+		return problem.Errorf(problem.UnknownParameter,
+			"Unknown parameter %.40q. This endpoint has no parameters.", name)
 	}
-	return errorf(codeUnknownParameter, "Unknown parameter %.40q. Allowed: %s.", name, strings.Join(known, ", "))
+	return problem.Errorf(problem.UnknownParameter,
+		"Unknown parameter %.40q. Allowed: %s.", name, strings.Join(known, ", "))
 }
 
 // get returns the value of a parameter that is not repeatable, and whether it is given.
@@ -91,9 +94,9 @@ func (r *paramReader) time(name string, fallback lastseen.Instant) lastseen.Inst
 		t, err := lastseen.ParseTime(text)
 		switch {
 		case err != nil:
-			return 0, errorf(codeInvalidTime, "%s: %v.", name, err)
+			return 0, problem.Errorf(problem.InvalidTime, "%s: %v.", name, err)
 		case name == "as_of" && t < lastseen.MinInstant:
-			return 0, newError(codeInvalidTime, "as_of must be later than the start of 1970.")
+			return 0, problem.New(problem.InvalidTime, "as_of must be later than the start of 1970.")
 		}
 		return t, nil
 	})
@@ -104,7 +107,7 @@ func (r *paramReader) number(name string, low, high, fallback int) int {
 	return readParam(r, name, fallback, func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < low || n > high {
-			return 0, errorf(codeInvalidParameter,
+			return 0, problem.Errorf(problem.InvalidParameter,
 				"Invalid %s %.40q: use a whole number from %d to %d.", name, text, low, high)
 		}
 		return n, nil
@@ -115,7 +118,8 @@ func (r *paramReader) number(name string, low, high, fallback int) int {
 func (r *paramReader) choice(name, first, second string) string {
 	return readParam(r, name, first, func(text string) (string, error) {
 		if text != first && text != second {
-			return "", errorf(codeInvalidParameter, "Invalid %s %.40q: use %s or %s.", name, text, first, second)
+			return "", problem.Errorf(problem.InvalidParameter,
+				"Invalid %s %.40q: use %s or %s.", name, text, first, second)
 		}
 		return text, nil
 	})
@@ -125,7 +129,7 @@ func (r *paramReader) choice(name, first, second string) string {
 func (r *paramReader) bool(name string) string {
 	return readParam(r, name, "", func(text string) (string, error) {
 		if text != "true" && text != "false" {
-			return "", errorf(codeInvalidParameter, "Invalid %s %.40q: use true or false.", name, text)
+			return "", problem.Errorf(problem.InvalidParameter, "Invalid %s %.40q: use true or false.", name, text)
 		}
 		return text, nil
 	})
@@ -135,7 +139,7 @@ func (r *paramReader) bool(name string) string {
 func (r *paramReader) thresholds(fallback lastseen.Thresholds) lastseen.Thresholds {
 	t := lastseen.Thresholds{Green: r.duration("green", fallback.Green), Yellow: r.duration("yellow", fallback.Yellow)}
 	if err := t.Validate(); err != nil && r.err == nil {
-		r.err = newError(codeInvalidThresholds, sentence(err))
+		r.err = problem.From(problem.InvalidThresholds, err)
 	}
 	return t
 }
@@ -144,7 +148,7 @@ func (r *paramReader) duration(name string, fallback time.Duration) time.Duratio
 	return readParam(r, name, fallback, func(text string) (time.Duration, error) {
 		d, err := lastseen.ParseDuration(text)
 		if err != nil {
-			return 0, errorf(codeInvalidDuration, "%s: %v.", name, err)
+			return 0, problem.Errorf(problem.InvalidDuration, "%s: %v.", name, err)
 		}
 		return d, nil
 	})
@@ -155,7 +159,7 @@ func (r *paramReader) statuses() (statuses []lastseen.Status) {
 	for _, text := range r.query["status"] {
 		status, err := lastseen.ParseStatus(text)
 		if err != nil && r.err == nil {
-			r.err = newError(codeInvalidParameter, sentence(err))
+			r.err = problem.From(problem.InvalidParameter, err)
 		}
 		statuses = append(statuses, status)
 	}
@@ -178,7 +182,7 @@ func (q query) limit() (int, error) {
 
 // pathNamespace returns the namespace in the path.
 func pathNamespace(c echo.Context) (string, error) {
-	return pathName(c, "namespace", lastseen.CheckNamespace, codeInvalidNamespace)
+	return pathName(c, "namespace", lastseen.CheckNamespace, problem.InvalidNamespace)
 }
 
 // pathNames returns the namespace and the user in the path.
@@ -186,17 +190,17 @@ func pathNames(c echo.Context) (namespace, user string, err error) {
 	if namespace, err = pathNamespace(c); err != nil {
 		return "", "", err
 	}
-	user, err = pathName(c, "user", lastseen.CheckUser, codeInvalidUser)
+	user, err = pathName(c, "user", lastseen.CheckUser, problem.InvalidUser)
 	return namespace, user, err
 }
 
-func pathName(c echo.Context, param string, check func(string) error, invalid code) (string, error) {
+func pathName(c echo.Context, param string, check func(string) error, invalid problem.Code) (string, error) {
 	name, err := pathParam(c, param)
 	if err == nil {
 		err = check(name)
 	}
 	if err != nil {
-		return "", newError(invalid, sentence(err))
+		return "", problem.From(invalid, err)
 	}
 	return name, nil
 }

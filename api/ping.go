@@ -8,6 +8,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
@@ -44,7 +46,7 @@ type pingBody struct {
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
 func (s *server) ping(c echo.Context, _ query) error {
-	return s.recordOne(c, eventPing, s.readPing)
+	return s.recordOne(c, telemetry.Ping, s.readPing)
 }
 
 // readPing reads the body of a ping, which is optional.
@@ -95,7 +97,7 @@ type leaveBody struct {
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
 func (s *server) leave(c echo.Context, _ query) error {
-	return s.recordOne(c, eventLeave, s.readLeave)
+	return s.recordOne(c, telemetry.Leave, s.readLeave)
 }
 
 // readLeave reads the body of a leave, which is optional. It checks an anonymous caller by the token in the body:
@@ -133,9 +135,9 @@ type batch struct {
 func (b *batch) size() int { return len(b.plain) + len(b.devices) + len(b.later) }
 
 // add validates what a body says about a user and adds it to the batch. Its namespace is that of the batch.
-func (b *batch) add(e event, namespace, user string, a assertion, now lastseen.Instant) *apiError {
+func (b *batch) add(e telemetry.Event, namespace, user string, a assertion, now lastseen.Instant) *problem.Error {
 	if err := lastseen.CheckUser(user); err != nil {
-		return newError(codeInvalidUser, sentence(err))
+		return problem.From(problem.InvalidUser, err)
 	}
 	at, err := parseAt(a.At, now)
 	if err != nil {
@@ -149,7 +151,7 @@ func (b *batch) add(e event, namespace, user string, a assertion, now lastseen.I
 	if bad != nil {
 		return bad
 	}
-	sighting.User, sighting.At, sighting.Gone = user, at, e == eventLeave
+	sighting.User, sighting.At, sighting.Gone = user, at, e == telemetry.Leave
 	switch {
 	case after > 0:
 		b.later = append(b.later, connections.Departure{Namespace: namespace, DeviceSighting: sighting, After: after})
@@ -163,20 +165,20 @@ func (b *batch) add(e event, namespace, user string, a assertion, now lastseen.I
 
 // details validates what an assertion at a time says about a device, and how long it has to wait.
 func (a assertion) details(
-	e event, at lastseen.Instant,
-) (sighting store.DeviceSighting, after time.Duration, err *apiError) {
+	e telemetry.Event, at lastseen.Instant,
+) (sighting store.DeviceSighting, after time.Duration, err *problem.Error) {
 	if a.Device != nil {
 		if sighting, err = a.Device.sighting(); err != nil {
 			return sighting, 0, err
 		}
 	}
 	switch {
-	case e == eventPing && a.After != "":
-		return sighting, 0, newError(codeUnknownField, `Unknown field "after": only leaves have it.`)
-	case e == eventLeave && a.Activity != "":
-		return sighting, 0, newError(codeUnknownField, `Unknown field "activity": only pings have it.`)
+	case e == telemetry.Ping && a.After != "":
+		return sighting, 0, problem.New(problem.UnknownField, `Unknown field "after": only leaves have it.`)
+	case e == telemetry.Leave && a.Activity != "":
+		return sighting, 0, problem.New(problem.UnknownField, `Unknown field "activity": only pings have it.`)
 	case a.Activity != "" && a.Device == nil:
-		return sighting, 0, newError(codeInvalidDevice, "activity is that of a device: send the device, too.")
+		return sighting, 0, problem.New(problem.InvalidDevice, "activity is that of a device: send the device, too.")
 	}
 	if sighting.Idle, err = parseActivity(a.Activity, at); err != nil {
 		return sighting, 0, err
@@ -186,16 +188,16 @@ func (a assertion) details(
 }
 
 // parseAfter reads how long a leave has to wait; 0 if it is omitted.
-func parseAfter(text string) (time.Duration, *apiError) {
+func parseAfter(text string) (time.Duration, *problem.Error) {
 	if text == "" || text == "0" || text == "0s" {
 		return 0, nil
 	}
 	after, err := lastseen.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, errorf(codeInvalidDuration, "after: %v.", err)
+		return 0, problem.Errorf(problem.InvalidDuration, "after: %v.", err)
 	case after > connections.MaxGrace:
-		return 0, errorf(codeInvalidDuration, "Invalid after %.40q: use at most %s.", text, "60s")
+		return 0, problem.Errorf(problem.InvalidDuration, "Invalid after %.40q: use at most %s.", text, "60s")
 	}
 	return after, nil
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
@@ -78,7 +80,7 @@ func TestWriteOnlyKeyGetsNoBody(t *testing.T) {
 		require.Equal(t, "green", w.post("/chat/users/alice/ping", `{"at":1795176001}`, as("alice"))["status"],
 			"users see themselves")
 		require.Equal(t, "green", w.post("/chat/users/alice/ping", "", as("all"))["status"])
-		w.fails(codeForbidden, "POST", "/public-1/users/alice/ping", "", as("ping"))
+		w.fails(problem.Forbidden, "POST", "/public-1/users/alice/ping", "", as("ping"))
 	})
 }
 
@@ -106,20 +108,20 @@ func TestLeave(t *testing.T) {
 
 // beacon is a request of a closing page: with the token in the body, as text/plain, and without other credentials.
 type beacon struct {
-	end      bool     // a call, and not a leave
-	user     string   // the beginning of a body that names alice, on a server that asks nobody
-	stranger code     // of a user who has nothing to do with it
-	bob      code     // for a body with a token of alice and the user bob
-	others   []string // requests that cannot have a token in their bodies
+	end      bool         // a call, and not a leave
+	user     string       // the beginning of a body that names alice, on a server that asks nobody
+	stranger problem.Code // of a user who has nothing to do with it
+	bob      problem.Code // for a body with a token of alice and the user bob
+	others   []string     // requests that cannot have a token in their bodies
 }
 
 func beacons() map[string]beacon {
 	return map[string]beacon{
 		"/chat/users/alice/leave": {
-			false, "{", codeForbidden, codeUnknownField, []string{alicePing, "/chat/leaves", "/chat/pings"},
+			false, "{", problem.Forbidden, problem.UnknownField, []string{alicePing, "/chat/leaves", "/chat/pings"},
 		},
 		callsPath + "/c1/end": {
-			true, `{"user":"alice",`, codeCallNotFound, codeForbidden,
+			true, `{"user":"alice",`, problem.CallNotFound, problem.Forbidden,
 			[]string{callsPath, callsPath + "/c1/accept", callsPath + "/c1/reject", callsPath + "/c1/alive"},
 		},
 	}
@@ -137,22 +139,22 @@ func TestTokenInBody(t *testing.T) {
 		open.post(alicePing, fmt.Sprintf(`{"at":%d}`, testNow/1000-10))
 		body := func(token string) string { return fmt.Sprintf(`{"token":%q}`, token) }
 		alice, expired := token(t, "alice", testNow+hour, "chat"), token(t, "alice", testNow-hour, "chat")
-		for bad, want := range map[string]code{
-			"": codeUnauthenticated, "{}": codeUnauthenticated, `{"token":""}`: codeUnauthenticated,
-			`{"token":null}`: codeUnauthenticated, `{"token":5}`: codeInvalidJSON, `{"token":"a","token":"b"}`: codeInvalidJSON,
-			body("x"): codeUnauthenticated, body(expired): codeUnauthenticated,
-			body(strings.TrimPrefix(headers["all"], "Bearer ")): codeUnauthenticated, // a key
+		for bad, want := range map[string]problem.Code{
+			"": problem.Unauthenticated, "{}": problem.Unauthenticated, `{"token":""}`: problem.Unauthenticated,
+			`{"token":null}`: problem.Unauthenticated, `{"token":5}`: problem.InvalidJSON, `{"token":"a","token":"b"}`: problem.InvalidJSON,
+			body("x"): problem.Unauthenticated, body(expired): problem.Unauthenticated,
+			body(strings.TrimPrefix(headers["all"], "Bearer ")): problem.Unauthenticated, // a key
 			body(token(t, "bob", testNow+hour, "chat")):         b.stranger,
-			body(token(t, "alice", testNow+hour, "other")):      codeForbidden,
+			body(token(t, "alice", testNow+hour, "other")):      problem.Forbidden,
 			fmt.Sprintf(`{"user":"bob","token":%q}`, alice):     b.bob,
 		} {
-			problem := w.fails(want, "POST", path, bad, text)
-			require.NotContains(t, fmt.Sprint(problem), "eyJ", "a token is not repeated")
+			refusal := w.fails(want, "POST", path, bad, text)
+			require.NotContains(t, fmt.Sprint(refusal), "eyJ", "a token is not repeated")
 		}
 		for _, other := range b.others {
-			w.fails(codeUnauthenticated, "POST", other, body(alice), text)
+			w.fails(problem.Unauthenticated, "POST", other, body(alice), text)
 		}
-		w.fails(codeUnauthenticated, "POST", path, body(alice), text, "Authorization: Bearer x")
+		w.fails(problem.Unauthenticated, "POST", path, body(alice), text, "Authorization: Bearer x")
 		w.fails(b.stranger, "POST", path, body(alice), text, "Authorization: "+headers["bob"])
 		require.Equal(t, "ringing", open.get(callsPath + "/c1")["state"])
 		require.Equal(t, "green", open.get(aliceUser)["status"])
@@ -174,7 +176,7 @@ func TestBodiesWithoutJWTs(t *testing.T) {
 	key, _ := newKey("k", "*", auth.Scopes()...)
 	w := newAuthServer(t, fileStore(t), newAuthenticator(t, auth.Config{Keys: []auth.Key{key}}))
 	for path := range beacons() {
-		w.fails(codeUnauthenticated, "POST", path, "{")
+		w.fails(problem.Unauthenticated, "POST", path, "{")
 	}
 }
 
@@ -189,13 +191,13 @@ func TestLimitsOfTokensInBodies(t *testing.T) {
 			r := w.send("POST", path, body)
 			require.Equal(t, b.end, r.status == http.StatusNotFound, r.body) // there is no call
 		}
-		w.fails(codeRateLimited, "POST", path, body)
-		w.fails(codeRateLimited, "POST", alicePing, "", bearer(token("alice")))
+		w.fails(problem.RateLimited, "POST", path, body)
+		w.fails(problem.RateLimited, "POST", alicePing, "", bearer(token("alice")))
 		office := from("203.0.113.7")
 		for range limit.Burst(1) / 2 { // each counts as a request of somebody unknown, and as a failure
-			w.fails(codeUnauthenticated, "POST", path, `{"token":"wrong"}`, office)
+			w.fails(problem.Unauthenticated, "POST", path, `{"token":"wrong"}`, office)
 		}
-		w.fails(codeRateLimited, "POST", path, `{"token":"wrong"}`, office)
+		w.fails(problem.RateLimited, "POST", path, `{"token":"wrong"}`, office)
 	}
 }
 
@@ -219,8 +221,8 @@ func TestBulk(t *testing.T) {
 			}
 			items = append(items, item)
 		}
-		problem := w.fails(codeInvalidTime, "POST", "/chat/pings", `{"pings":[`+strings.Join(items, ",")+`]}`)
-		bad := problem["errors"].([]any)
+		refusal := w.fails(problem.InvalidTime, "POST", "/chat/pings", `{"pings":[`+strings.Join(items, ",")+`]}`)
+		bad := refusal["errors"].([]any)
 		require.Len(t, bad, 20, "the first 20")
 		for i, e := range bad {
 			require.EqualValues(t, 2*i+1, e.(map[string]any)["index"])
@@ -236,17 +238,17 @@ func TestBulk(t *testing.T) {
 // TestItemErrors checks that errors found during decoding name the item, as later errors do.
 func TestItemErrors(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
-	problem := w.fails(codeInvalidTime, "POST", "/chat/pings", `{"pings":[{"user":"a"},{"user":"b","at":{}}]}`)
-	require.Len(t, problem["errors"], 1)
-	require.EqualValues(t, 1, problem["errors"].([]any)[0].(map[string]any)["index"])
-	problem = w.fails(codeInvalidJSON, "POST", "/chat/pings", `{"pings":[{"user":"a"},{"user":[]}]}`)
-	require.Equal(t, "/pings/1/user is a JSON array; a string is expected.", problem["detail"])
-	problem = w.fails(codeInvalidJSON, "POST", "/chat/lookup", `{"users":["a",{}]}`)
-	require.Equal(t, "/users/1 is a JSON object; a string is expected.", problem["detail"])
-	problem = w.fails(codeInvalidJSON, "POST", "/chat/lookup", `{"users":{}}`)
-	require.Equal(t, "/users is a JSON object; an array is expected.", problem["detail"])
-	problem = w.fails(codeInvalidJSON, "POST", "/chat/leaves", `{"leaves":[[]]}`)
-	require.Equal(t, "/leaves/0 is a JSON array; an object is expected.", problem["detail"])
+	refusal := w.fails(problem.InvalidTime, "POST", "/chat/pings", `{"pings":[{"user":"a"},{"user":"b","at":{}}]}`)
+	require.Len(t, refusal["errors"], 1)
+	require.EqualValues(t, 1, refusal["errors"].([]any)[0].(map[string]any)["index"])
+	refusal = w.fails(problem.InvalidJSON, "POST", "/chat/pings", `{"pings":[{"user":"a"},{"user":[]}]}`)
+	require.Equal(t, "/pings/1/user is a JSON array; a string is expected.", refusal["detail"])
+	refusal = w.fails(problem.InvalidJSON, "POST", "/chat/lookup", `{"users":["a",{}]}`)
+	require.Equal(t, "/users/1 is a JSON object; a string is expected.", refusal["detail"])
+	refusal = w.fails(problem.InvalidJSON, "POST", "/chat/lookup", `{"users":{}}`)
+	require.Equal(t, "/users is a JSON object; an array is expected.", refusal["detail"])
+	refusal = w.fails(problem.InvalidJSON, "POST", "/chat/leaves", `{"leaves":[[]]}`)
+	require.Equal(t, "/leaves/0 is a JSON array; an object is expected.", refusal["detail"])
 	require.Zero(t, w.total("chat"))
 }
 
@@ -264,7 +266,7 @@ func FuzzItem(f *testing.F) {
 		if unmarshal(data, &i) != nil {
 			return
 		}
-		for _, e := range []event{eventPing, eventLeave} {
+		for _, e := range []telemetry.Event{telemetry.Ping, telemetry.Leave} {
 			var b batch
 			if b.add(e, "chat", i.User, i.assertion, testNow) != nil {
 				require.Zero(t, b.size())
@@ -275,7 +277,7 @@ func FuzzItem(f *testing.F) {
 				requireValidSighting(t, s.User, s.At)
 			}
 			for _, d := range b.later {
-				require.Equal(t, eventLeave, e)
+				require.Equal(t, telemetry.Leave, e)
 				require.Positive(t, d.After)
 				require.LessOrEqual(t, d.After, connections.MaxGrace)
 				requireValidSighting(t, d.User, d.At)
@@ -287,7 +289,7 @@ func FuzzItem(f *testing.F) {
 				requireValidSighting(t, d.User, d.At)
 				require.NoError(t, lastseen.CheckDevice(d.ID))
 				require.Contains(t, append(lastseen.DeviceKinds(), ""), d.Kind)
-				require.Equal(t, e == eventLeave, d.Gone)
+				require.Equal(t, e == telemetry.Leave, d.Gone)
 				require.LessOrEqual(t, d.Idle, d.At)
 				require.LessOrEqual(t, len(d.Meta), lastseen.MaxMetaLen)
 				require.True(t, d.Meta == "" || jsontext.Value(d.Meta).IsValid() && d.Meta[0] == '{')

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // statusResponse is the response to a probe.
@@ -39,11 +42,11 @@ func (s *server) healthz(c echo.Context, _ query) error {
 // @Description For readiness probes and load balancers. Returns 200 if the store accepts reads and writes and the
 // @Description server is not shutting down. Unknown query parameters are ignored.
 // @Success 200 {object} statusResponse "The store accepts reads and writes."
-// @Failure default {object} problem "error"
+// @Failure default {object} problem.Body "error"
 // @Router /readyz [get]
 func (s *server) readyz(c echo.Context, _ query) error {
 	if s.Draining() {
-		return newError(codeShuttingDown, "The server is shutting down. It still serves requests for a moment.")
+		return problem.New(problem.ShuttingDown, "The server is shutting down. It still serves requests for a moment.")
 	}
 	_, err, _ := s.probes.Do("", func() (any, error) { // the store bounds its time
 		return nil, s.Store.Ready(context.WithoutCancel(c.Request().Context()))
@@ -104,11 +107,6 @@ func reachOf(method, path string) reach {
 	}
 }
 
-// isOutage reports whether requests fail with the code as long as the store is down, all for the same reason.
-func (c code) isOutage() bool {
-	return c == codeStoreUnavailable || c == codeStoreFull || c == codeOverloaded
-}
-
 // outageLog logs outages of the store without a line for each request: the first failure, the number of failures each
 // minute, and the recovery. At level debug there is a line for each. Its methods may be called concurrently.
 type outageLog struct {
@@ -117,12 +115,12 @@ type outageLog struct {
 
 	ongoing atomic.Int32 // the number of outages; while it is 0, succeeded takes no lock
 	mu      sync.Mutex
-	outages map[code]*outage
+	outages map[problem.Code]*outage
 }
 
 // outage is a time in which requests fail with one code.
 type outage struct {
-	code      code
+	code      problem.Code
 	began     time.Time
 	needs     reach       // the largest reach of the requests that failed
 	recovered time.Time   // of the first success since the last failure
@@ -133,11 +131,11 @@ type outage struct {
 }
 
 func newOutageLog(logger *slog.Logger, now func() time.Time) *outageLog {
-	return &outageLog{logger: logger, now: now, outages: map[code]*outage{}}
+	return &outageLog{logger: logger, now: now, outages: map[problem.Code]*outage{}}
 }
 
 // failed logs or counts a failure with a code that is an outage. The attributes are about the request.
-func (l *outageLog) failed(c code, needs reach, err error, request ...slog.Attr) {
+func (l *outageLog) failed(c problem.Code, needs reach, err error, request ...slog.Attr) {
 	message, level := "request failed", slog.LevelDebug
 	l.mu.Lock()
 	o := l.outages[c]
@@ -171,7 +169,7 @@ func (l *outageLog) count(o *outage) {
 	}
 	if counted > 0 {
 		l.logger.Error("requests failed", "code", o.code, "failed", counted, "total", total,
-			"error", bounded(last.Error(), maxCause))
+			"error", telemetry.Bounded(last.Error(), maxCause))
 	}
 	time.AfterFunc(countEvery, func() { l.count(o) })
 }

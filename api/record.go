@@ -10,22 +10,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
-)
-
-// event is what clients record.
-type event int
-
-// The events.
-const (
-	eventPing event = iota
-	eventLeave
 )
 
 // record records a batch of events in the store, and counts them by result. It returns the resulting states if all are
 // of no device, or all of devices. Those of devices are first, since the store can refuse them all.
 func (s *server) record(
-	ctx context.Context, e event, namespace string, b *batch,
+	ctx context.Context, e telemetry.Event, namespace string, b *batch,
 ) (states []lastseen.State, err error) {
 	if err := s.checkLater(ctx, namespace, b); err != nil {
 		return nil, err
@@ -46,34 +38,34 @@ func (s *server) record(
 	if err := s.Connections.Later(ctx, b.later...); err != nil {
 		return nil, err
 	}
-	s.metrics.accepted(e, len(b.later))
+	s.Telemetry.Accepted(e, len(b.later))
 	return states, nil
 }
 
 // recordPlain records events of no device.
 func (s *server) recordPlain(
-	ctx context.Context, e event, namespace string, batch []store.Sighting,
+	ctx context.Context, e telemetry.Event, namespace string, batch []store.Sighting,
 ) (states []lastseen.State, err error) {
-	if e == eventPing {
+	if e == telemetry.Ping {
 		states, err = s.Store.Ping(ctx, namespace, batch)
 	} else {
 		states, err = s.Store.Leave(ctx, namespace, batch)
 	}
 	if err == nil {
-		s.metrics.recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
+		s.Telemetry.Recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
 	}
 	return states, err
 }
 
 // recordDevices records events of devices.
 func (s *server) recordDevices(
-	ctx context.Context, e event, namespace string, batch []store.DeviceSighting,
+	ctx context.Context, e telemetry.Event, namespace string, batch []store.DeviceSighting,
 ) ([]lastseen.State, error) {
 	settings := s.settings(namespace)
 	window := lastseen.DeviceWindow(settings.Thresholds, settings.PingInterval)
 	states, err := s.Store.RecordDevices(ctx, namespace, window, batch)
 	if err == nil {
-		s.metrics.recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
+		s.Telemetry.Recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
 	}
 	return states, err
 }
@@ -98,7 +90,7 @@ const pingAfterHeader = "Lastseen-Ping-After-Ms"
 
 // recordOne records an event of the user in the path, and returns the resulting presence. The function read reads the
 // body.
-func (s *server) recordOne(c echo.Context, e event, read func(echo.Context) (assertion, error)) error {
+func (s *server) recordOne(c echo.Context, e telemetry.Event, read func(echo.Context) (assertion, error)) error {
 	namespace, user, err := pathNames(c)
 	if err != nil {
 		return err
@@ -125,7 +117,7 @@ func (s *server) recordOne(c echo.Context, e event, read func(echo.Context) (ass
 	}
 	settings := s.settings(namespace)
 	var pingAfter int64
-	if e == eventPing {
+	if e == telemetry.Ping {
 		pingAfter = s.pingAfter(settings)
 	}
 	if prefersMinimal(c.Request()) || callerOf(c).IsBlind(namespace) {

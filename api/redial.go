@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"strconv"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -163,10 +162,8 @@ func (s *server) checkRedial(
 
 // errCallTooSoon is the error of a caller who has to wait.
 func errCallTooSoon(wait time.Duration) error {
-	e := newError(codeCallTooSoon, "The callee did not answer the last call of this caller: wait before the next one. "+
-		"No call was started.")
-	e.header = map[string]string{echo.HeaderRetryAfter: strconv.FormatInt(wholeSeconds(wait), 10)}
-	return e
+	return problem.New(problem.CallTooSoon, "The callee did not answer the last call of this caller: wait before the "+
+		"next one. No call was started.").RetryAfter(wholeSeconds(wait))
 }
 
 // appChanges are how often a party can change app of a call per second. The other party is sent each change.

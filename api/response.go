@@ -19,6 +19,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // Values of headers that are the same in many responses. Sharing them saves an allocation each. They must not be
@@ -84,7 +85,7 @@ func send(c echo.Context, status int, content []byte) error {
 	}
 	response.WriteHeader(status)
 	if _, err := response.Write(content); err != nil {
-		return fmt.Errorf("%w: %w", errNotSent, err)
+		return fmt.Errorf("%w: %w", telemetry.ErrNotSent, err)
 	}
 	return nil
 }

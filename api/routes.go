@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // route is one endpoint. A GET route serves HEAD, too. The router responds to OPTIONS and other methods.
@@ -16,16 +18,14 @@ type route struct {
 	query  []string // allowed parameters; others are errors
 }
 
-// event returns the event that each request to the route records; false if it does not record exactly one.
-func (r route) event() (e event, ok bool) {
-	switch r.permission {
-	case pingSelf:
-		return eventPing, true
-	case leaveSelf:
-		return eventLeave, true
-	default:
-		return 0, false
+// measured returns the routes as their metrics need them.
+func measured(routes []route) (all []telemetry.Route) {
+	events := map[permission]telemetry.Event{pingSelf: telemetry.Ping, leaveSelf: telemetry.Leave}
+	for _, r := range routes {
+		e, records := events[r.permission]
+		all = append(all, telemetry.Route{Method: r.method, Path: r.path, Records: records, Event: e})
 	}
+	return all
 }
 
 // routes is the table of all endpoints.

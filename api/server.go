@@ -2,7 +2,6 @@ package api
 
 import (
 	"io"
-	"log"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -12,6 +11,11 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+
+	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // Limits on the time of a request and the size of its header. A lookup of 100 users by GET fits: 100 × 256 bytes,
@@ -38,7 +42,7 @@ func NewServer(h http.Handler, logger *slog.Logger) *http.Server {
 		WriteTimeout:      readTimeout + writeTimeout, // both start at the header
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(&serverLog{logger, newThrottle(logger, 1)}, "", 0),
+		ErrorLog:          telemetry.ServerLog(logger),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer,
 			MaxReceiveBufferPerConnection: streamBuffer,
@@ -90,11 +94,7 @@ func (s *server) begin(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.Draining() {
 			header.Set(echo.HeaderConnection, "close")
 		}
-		if s.metrics == nil {
-			return next(c)
-		}
-		s.metrics.requests.measure(c, next)
-		return nil
+		return s.Telemetry.Measure(c, next)
 	}
 }
 
@@ -115,7 +115,7 @@ func checkHeaders(request *http.Request) error {
 	}
 	// The server waits for the rest of the body. Until then it keeps only the header that the log needs.
 	request.Header = http.Header{echo.HeaderXForwardedFor: slices.Clone(request.Header[echo.HeaderXForwardedFor])}
-	return errorf(codeTooManyHeaders, "The request has %d headers: send at most %d.", lines, maxHeaderLines)
+	return problem.Errorf(problem.TooManyHeaders, "The request has %d headers: send at most %d.", lines, maxHeaderLines)
 }
 
 // checkPath makes the router use the path as it was sent, so that %2F in a name is not a separator, and refuses empty
@@ -143,13 +143,45 @@ func emptySegment(path string) error {
 	missing := func(i int) bool {
 		return strings.HasPrefix(path, "/v1/namespaces/") && len(segments) > i && segments[i] == ""
 	}
-	calls := len(segments) > 4 && segments[4] == "calls"
 	switch {
 	case missing(3):
-		return newError(codeInvalidNamespace, "The namespace in the path is empty.")
-	case missing(5) && !calls:
-		return newError(codeInvalidUser, "The user in the path is empty.")
+		return problem.New(problem.InvalidNamespace, "The namespace in the path is empty.")
+	case missing(5) && segments[4] != "calls":
+		return problem.New(problem.InvalidUser, "The user in the path is empty.")
 	default:
-		return newError(codeInvalidParameter, "The path has an empty segment.")
+		return problem.New(problem.InvalidParameter, "The path has an empty segment.")
 	}
+}
+
+// preflightAge is how many seconds a browser can cache a preflight response: the maximum of Chromium.
+const preflightAge = 7200
+
+// cors responds to the preflight requests of browsers, and lets scripts of allowed origins read responses. It comes
+// before routing and authentication, since browsers send preflight requests without credentials. An origin that is not
+// allowed gets the same responses without the headers, so that the browser withholds them from the script.
+func cors(origins []string) echo.MiddlewareFunc {
+	return middleware.CORSWithConfig(middleware.CORSConfig{
+		Skipper: func(c echo.Context) bool {
+			return c.Request().Method == http.MethodOptions && !isPreflight(c.Request())
+		},
+		AllowOriginFunc: func(origin string) (bool, error) { return guard.AllowsOrigin(origins, origin), nil },
+		AllowMethods: []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		},
+		AllowHeaders: []string{
+			"Accept", "Authorization", "baggage", "Content-Type", idempotencyKey, "If-None-Match", "Last-Event-ID",
+			"Prefer", "traceparent", "tracestate", "X-Request-Id",
+		},
+		ExposeHeaders: []string{
+			pingAfterHeader, "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id",
+			"ETag", "Location", "WWW-Authenticate", ageHeader,
+		},
+		MaxAge: preflightAge,
+	})
+}
+
+// isPreflight reports whether a request is a preflight: a browser asks whether a script can send another request.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
+		r.Header.Get("Access-Control-Request-Method") != ""
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store/filestore"
 )
 
@@ -45,23 +46,23 @@ func TestSlowSenders(t *testing.T) {
 	for name, c := range map[string]struct {
 		begin, part string        // what is sent first, and then each second
 		most        time.Duration // that it may go on
-		code        code          // of the response; "" if there is none
+		code        problem.Code  // of the response; "" if there is none
 	}{
 		"a request line":      {"G", "E", headerTimeout, ""},
 		"a header":            {"GET /healthz HTTP/1.1\r\n", "X: y\r\n", headerTimeout, ""},
-		"a body":              {ping + long, " ", begun + drainTimeout, codeInvalidJSON},
-		"chunks":              {ping + chunked, "1\r\n \r\n", begun + drainTimeout, codeInvalidJSON},
-		"a chunk's extension": {ping + chunked + "1;", "x", readTimeout + drainTimeout, codeInvalidJSON},
-		"many pings":          {pings + long, " ", begun + drainTimeout, codeInvalidJSON},
+		"a body":              {ping + long, " ", begun + drainTimeout, problem.InvalidJSON},
+		"chunks":              {ping + chunked, "1\r\n \r\n", begun + drainTimeout, problem.InvalidJSON},
+		"a chunk's extension": {ping + chunked + "1;", "x", readTimeout + drainTimeout, problem.InvalidJSON},
+		"many pings":          {pings + long, " ", begun + drainTimeout, problem.InvalidJSON},
 		"a body that was asked for": {
 			ping + "Expect: 100-continue\r\n" + long, " ", begun + drainTimeout,
-			codeInvalidJSON,
+			problem.InvalidJSON,
 		},
-		"a line": {pings + lines + long + `{"user":"`, "a", lineTimeout + drainTimeout, codeInvalidJSON},
+		"a line": {pings + lines + long + `{"user":"`, "a", lineTimeout + drainTimeout, problem.InvalidJSON},
 		"what is not read any more": {
-			"POST /nothing HTTP/1.1\r\nHost: a\r\n" + long, " ", drainTimeout, codeNotFound,
+			"POST /nothing HTTP/1.1\r\nHost: a\r\n" + long, " ", drainTimeout, problem.NotFound,
 		},
-		"what follows a bad line": {pings + lines + long + "{}\n", " ", drainTimeout, codeInvalidUser},
+		"what follows a bad line": {pings + lines + long + "{}\n", " ", drainTimeout, problem.InvalidUser},
 		"what nobody reads":       {"GET /healthz HTTP/1.1\r\nHost: a\r\n" + long, " ", readTimeout, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

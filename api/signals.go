@@ -30,7 +30,7 @@ func (s *server) signalChange(ctx context.Context, signal store.Signal, conseque
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
 	defer cancel()
 	if err := s.Store.Signal(ctx, signal); err != nil && !errors.Is(err, store.ErrNoSignals) {
-		s.defects.log(slog.LevelWarn, "signal "+signal.Kind, "a signal to other servers was not sent: "+consequence,
+		s.defects.Log(slog.LevelWarn, "signal "+signal.Kind, "a signal to other servers was not sent: "+consequence,
 			slog.String("namespace", signal.Namespace), slog.Any("error", err))
 	}
 }
@@ -78,7 +78,7 @@ func (s *Shared) receive(signal store.Signal) {
 // recoverSignal logs a panic of what handles a signal.
 func (s *Shared) recoverSignal() {
 	if panicked := recover(); panicked != nil {
-		s.defects.log(slog.LevelError, "signal", "a signal could not be handled",
+		s.defects.Log(slog.LevelError, "signal", "a signal could not be handled",
 			slog.String("error", fmt.Sprint(panicked)))
 	}
 }

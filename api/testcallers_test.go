@@ -19,6 +19,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -221,34 +222,34 @@ func callResponses(t *testing.T, s store.Store) map[string]bool {
 	user := func(name string) string { return "documented " + name }
 	body := func(from, to string) string { return `{"from":"` + user(from) + `","to":"` + user(to) + `"}` }
 	by := func(name string) string { return `{"user":"` + user(name) + `"}` }
-	w.fails(codeInvalidCall, "POST", callsPath, body("alice", "alice"))
-	w.fails(codeCalleeUnavailable, "POST", callsPath, strings.Replace(body("alice", "bob"), "{", `{"if":"present",`, 1))
+	w.fails(problem.InvalidCall, "POST", callsPath, body("alice", "alice"))
+	w.fails(problem.CalleeUnavailable, "POST", callsPath, strings.Replace(body("alice", "bob"), "{", `{"if":"present",`, 1))
 	first := w.call(body("alice", "bob"), "Idempotency-Key: documented")
-	w.fails(codeIdempotencyKeyReused, "POST", callsPath, body("alice", "carol"), "Idempotency-Key: documented")
-	w.fails(codeCallerBusy, "POST", callsPath, body("alice", "carol"))
-	w.fails(codeCalleeBusy, "POST", callsPath, body("carol", "bob"))
+	w.fails(problem.IdempotencyKeyReused, "POST", callsPath, body("alice", "carol"), "Idempotency-Key: documented")
+	w.fails(problem.CallerBusy, "POST", callsPath, body("alice", "carol"))
+	w.fails(problem.CalleeBusy, "POST", callsPath, body("carol", "bob"))
 	w.get(callPath(first))
 	w.post(callPath(first)+"/accept", by("bob"))
 	w.post(callPath(first)+"/alive", by("alice"))
 	for _, action := range []string{"accept", "alive"} {
-		w.fails(codeInvalidCall, "POST", callPath(first)+"/"+action,
+		w.fails(problem.InvalidCall, "POST", callPath(first)+"/"+action,
 			strings.Replace(by("bob"), "{", `{"app":"`+appOf(store.MaxCallApp+1)+`",`, 1))
 	}
 	w.post(callPath(first)+"/end", by("alice"))
 	for _, action := range []string{"accept", "alive", "reject"} {
-		w.fails(codeCallRefused, "POST", callPath(first)+"/"+action, by("bob"))
+		w.fails(problem.CallRefused, "POST", callPath(first)+"/"+action, by("bob"))
 	}
 	second := w.call(body("alice", "bob"))
 	w.post(callPath(second)+"/reject", by("bob"))
-	w.fails(codeCallRefused, "POST", callPath(second)+"/end", by("alice"))
+	w.fails(problem.CallRefused, "POST", callPath(second)+"/end", by("alice"))
 	w.reload(func(c *Config) { c.Settings.RedialWait = time.Minute })
 	third := w.call(body("alice", "bob"))
 	w.post(callPath(third)+"/reject", by("bob"))
-	w.fails(codeCallTooSoon, "POST", callsPath, body("alice", "bob"))
+	w.fails(problem.CallTooSoon, "POST", callsPath, body("alice", "bob"))
 	// a real one would need 100 of them
 	crowded := newTestServer(t, failingCalls(s, store.ErrTooManyCalls, "StartCall"))
 	r := crowded.send("POST", callsPath, body("alice", "bob")).is(t, http.StatusTooManyRequests)
-	require.Equal(t, tooManyCallsWait, r.header.Get("Retry-After"))
+	require.Equal(t, "60", r.header.Get("Retry-After"))
 	responded := w.responses()
 	for kind := range crowded.responses() {
 		responded[kind] = true

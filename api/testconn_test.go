@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/jobs"
@@ -257,7 +257,7 @@ func (w *testServer) follow(method, path, body string, headers ...string) *event
 		_ = response.Body.Close()
 	})
 	require.Equal(w.t, http.StatusOK, response.StatusCode)
-	require.Equal(w.t, stream.MediaType, response.Header.Get("Content-Type"))
+	require.Equal(w.t, transport.MediaType, response.Header.Get("Content-Type"))
 	r := newEventReader(w.t, response.Body)
 	r.closed = cancel
 	return r

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/filestore"
@@ -299,11 +300,11 @@ func (w *testServer) say(body string) map[string]any {
 }
 
 // fails sends a request that has to fail with a code, and returns the problem.
-func (w *testServer) fails(want code, method, path, body string, headers ...string) map[string]any {
+func (w *testServer) fails(want problem.Code, method, path, body string, headers ...string) map[string]any {
 	w.t.Helper()
 	r := w.send(method, path, body, headers...)
 	what := fmt.Sprintf("%s %s %.80s: %s", method, path, body, r.body)
-	require.Equal(w.t, want.problemType().Status, r.status, what)
+	require.Equal(w.t, want.Type().Status, r.status, what)
 	require.Equal(w.t, "application/problem+json", r.header.Get("Content-Type"), what)
 	p := r.json(w.t)
 	require.Equal(w.t, string(want), p["code"], what)

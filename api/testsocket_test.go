@@ -13,6 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -104,7 +105,7 @@ func (w *testServer) socketURL(namespace string) string {
 }
 
 // refused asks for a WebSocket, which must fail with a code before the upgrade.
-func (w *testServer) refused(want code, headers ...string) {
+func (w *testServer) refused(want problem.Code, headers ...string) {
 	w.t.Helper()
 	w.fails(want, "GET", "/chat/connect", "", upgradeHeaders(headers...)...)
 }
@@ -228,25 +229,25 @@ func (s *testSocket) asksDespite(frame, name, other string) map[string]any {
 }
 
 // refuses sends a frame that must fail with a code, and returns the detail.
-func (s *testSocket) refuses(want code, frame string) string {
+func (s *testSocket) refuses(want problem.Code, frame string) string {
 	s.t.Helper()
 	return s.problem(want, s.asks(frame, frameProblem))
 }
 
-func (s *testSocket) problem(want code, p map[string]any) string {
+func (s *testSocket) problem(want problem.Code, p map[string]any) string {
 	s.t.Helper()
 	require.Equal(s.t, string(want), p["code"], "%v", p)
 	require.Equal(s.t, "/docs/errors#"+string(want), p["type"])
-	require.EqualValues(s.t, want.problemType().Status, p["status"])
+	require.EqualValues(s.t, want.Type().Status, p["status"])
 	require.NotEmpty(s.t, p["request_id"])
 	return p["detail"].(string)
 }
 
 // fails waits for a problem with a code and the close frame that belongs to it, and returns the detail.
-func (s *testSocket) fails(want code) string {
+func (s *testSocket) fails(want problem.Code) string {
 	s.t.Helper()
 	detail := s.problem(want, s.want(frameProblem))
-	s.closed(want.closeCode(), string(want))
+	s.closed(want.CloseCode(), string(want))
 	return detail
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // maxAhead is how far a ping or a leave may be ahead of the server's clock, in milliseconds.
@@ -42,16 +43,17 @@ func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error)
 	at, err := lastseen.ParseTime(text)
 	switch {
 	case err != nil:
-		return 0, errorf(codeInvalidTime, "at: %v.", err)
+		return 0, problem.Errorf(problem.InvalidTime, "at: %v.", err)
 	case at < lastseen.MinInstant:
-		return 0, newError(codeInvalidTime, "at must be later than the start of 1970.")
+		return 0, problem.New(problem.InvalidTime, "at must be later than the start of 1970.")
 	case at > now+maxAhead:
-		return 0, errorf(codeInvalidTime, "at (%s) is more than 5 seconds ahead of the server's clock (%s).", at, now)
+		return 0, problem.Errorf(problem.InvalidTime,
+			"at (%s) is more than 5 seconds ahead of the server's clock (%s).", at, now)
 	}
 	return at, nil
 }
 
 // errTimeType is the error of a time that is neither a string nor a number.
-func errTimeType() *apiError {
-	return newError(codeInvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
+func errTimeType() *problem.Error {
+	return problem.New(problem.InvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
 	"github.com/lastseen/lastseen/store/connections"
@@ -74,7 +75,7 @@ func (s *server) deleteUser(c echo.Context, _ query) error {
 	if err != nil {
 		return err
 	}
-	user, err := pathName(c, "user", lastseen.CheckStoredUser, codeInvalidUser)
+	user, err := pathName(c, "user", lastseen.CheckStoredUser, problem.InvalidUser)
 	if err != nil {
 		return err
 	}

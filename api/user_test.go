@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -227,18 +228,18 @@ func TestUnknownNamespaces(t *testing.T) {
 			path = strings.TrimPrefix(path, "/v1/namespaces") + "?" + strings.Replace(valid.query, "chat", namespace, 1)
 			switch {
 			case namespace == "chat" && strings.Contains(r.path, ":id"):
-				w.fails(codeCallNotFound, r.method, path, valid.body)
+				w.fails(problem.CallNotFound, r.method, path, valid.body)
 			case namespace == "chat" || r.permission == admin:
 				require.Less(t, w.send(r.method, path, valid.body).status, 300, "%s %s", r.method, path)
 			default:
-				problem := w.fails(codeNotFound, r.method, path, valid.body)
-				require.Contains(t, problem["detail"], `"chta" is not configured`, path)
+				refusal := w.fails(problem.NotFound, r.method, path, valid.body)
+				require.Contains(t, refusal["detail"], `"chta" is not configured`, path)
 			}
 		}
 	}
 	require.Equal(t, len(policy)-1, requests, "all but the list of namespaces")
 	w.send("GET", "", "").is(t, http.StatusOK)
-	w.fails(codeInvalidNamespace, "GET", "/.hidden", "")
+	w.fails(problem.InvalidNamespace, "GET", "/.hidden", "")
 }
 
 // TestUnknownNamespacesAreNotRevealed checks that callers without the permission get the same response for known and
@@ -249,11 +250,11 @@ func TestUnknownNamespacesAreNotRevealed(t *testing.T) {
 	const post = "POST"
 	for _, path := range []string{"/users/alice/ping", "/users/alice/leave"} {
 		for _, namespace := range []string{"/chat", "/chta"} {
-			w.fails(codeUnauthenticated, post, namespace+path, "")
-			w.fails(codeForbidden, post, namespace+path, "", "Authorization: "+credentials["all, elsewhere"])
-			w.fails(codeForbidden, post, namespace+path, "", "Authorization: "+credentials["alice, elsewhere"])
+			w.fails(problem.Unauthenticated, post, namespace+path, "")
+			w.fails(problem.Forbidden, post, namespace+path, "", "Authorization: "+credentials["all, elsewhere"])
+			w.fails(problem.Forbidden, post, namespace+path, "", "Authorization: "+credentials["alice, elsewhere"])
 		}
 		w.send(post, "/chat"+path, "", "Authorization: "+credentials["all"]).is(t, http.StatusOK)
-		w.fails(codeNotFound, post, "/chta"+path, "", "Authorization: "+credentials["all"])
+		w.fails(problem.NotFound, post, "/chta"+path, "", "Authorization: "+credentials["all"])
 	}
 }

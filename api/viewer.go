@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -34,9 +35,8 @@ func (s *server) checkVisibility(namespace string, before Visibility) error {
 	if s.visibility(namespace) == before {
 		return nil
 	}
-	e := newError(codeShuttingDown, "The configuration of the namespace has changed. Begin again.")
-	e.cause = errVisibility
-	return e
+	return problem.New(problem.ShuttingDown, "The configuration of the namespace has changed. Begin again.").
+		Because(errVisibility)
 }
 
 // viewer is as whom a caller sees the users of a namespace.

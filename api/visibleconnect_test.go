@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -17,11 +18,11 @@ func (s *testSocket) types(content string) {
 	s.send(`{"typing":` + content + `,"id":"typed"}`)
 	deadline := time.Now().Add(eventually)
 	for {
-		name, problem, id := s.nextBy(deadline)
+		name, refusal, id := s.nextBy(deadline)
 		if name == frameTyping || name == frameTick {
 			continue
 		}
-		require.Equal(s.t, frameOK, name, "%v", problem)
+		require.Equal(s.t, frameOK, name, "%v", refusal)
 		require.Equal(s.t, "typed", id)
 		return
 	}
@@ -80,7 +81,7 @@ func TestTypingAsksTheSame(t *testing.T) {
 	say(t, w, `{"availability":null,"note":"here"}`)
 	alice.want(frameSelf)
 	s.fail(fmt.Errorf("%w: away", store.ErrUnavailable), nil)
-	alice.refuses(codeStoreUnavailable, `{"typing":{"to":["bob"],"in":"failed"}}`)
+	alice.refuses(problem.StoreUnavailable, `{"typing":{"to":["bob"],"in":"failed"}}`)
 	s.fail(nil, nil)
 	other, _ := w.hello(`{"user":"alice"}`)
 	s.take()
@@ -104,14 +105,14 @@ func TestCountsAreRefused(t *testing.T) {
 	} {
 		s := w.dialSocket("chat", alice...)
 		s.send(`{"hello":` + content + `}`)
-		s.fails(codeForbidden)
+		s.fails(problem.Forbidden)
 	}
 	states, err := w.store.Lookup(t.Context(), "chat", []string{"alice"})
 	require.NoError(t, err)
 	require.False(t, states[0].Known(), "no connection was recorded")
 	s, _ := w.hello(`{"user":"alice"}`, alice...)
-	s.refuses(codeForbidden, `{"watch":{"counts":true}}`)
-	s.refuses(codeForbidden, `{"watch":{"counts":true,"add":["bob"]}}`)
+	s.refuses(problem.Forbidden, `{"watch":{"counts":true}}`)
+	s.refuses(problem.Forbidden, `{"watch":{"counts":true,"add":["bob"]}}`)
 	s.asks(`{"watch":{"counts":false}}`, frameOK)
 	service, _ := w.hello(`{"watch":{"counts":true}}`, headersOf(headers["read"])...)
 	require.EqualValues(t, 1, service.want(frameCounts)["total"])

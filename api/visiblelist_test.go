@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -121,11 +122,11 @@ func TestVisibleListsAreCharged(t *testing.T) {
 	require.Equal(t, http.StatusOK, get("alice", "/chat/users")) // a burst is of 10
 	require.Equal(t, http.StatusOK, get("alice", "/chat/users/alice"))
 	s.take()
-	w.fails(codeRateLimited, http.MethodGet, "/chat/counts", "", headersOf(headers["alice"])...)
+	w.fails(problem.RateLimited, http.MethodGet, "/chat/counts", "", headersOf(headers["alice"])...)
 	require.Len(t, s.take(), 4*3, "four thousand contacts were paid for")
 	know(t, s, "bob", many(1000)...)
 	for i := range 5 {
 		require.Equal(t, http.StatusOK, get("bob", "/chat/users"), i) // the second page is empty
 	}
-	w.fails(codeRateLimited, http.MethodGet, "/chat/counts", "", headersOf(headers["bob"])...)
+	w.fails(problem.RateLimited, http.MethodGet, "/chat/counts", "", headersOf(headers["bob"])...)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -195,13 +196,13 @@ func TestVisibilityFailsClosed(t *testing.T) {
 	away := fmt.Errorf("%w: away", store.ErrUnavailable)
 	s.fail(away, nil)
 	for _, path := range all {
-		w.fails(codeStoreUnavailable, http.MethodGet, path, "", alice...)
+		w.fails(problem.StoreUnavailable, http.MethodGet, path, "", alice...)
 	}
-	w.fails(codeStoreUnavailable, http.MethodPost, "/chat/lookup", `{"users":["bob"]}`, alice...)
+	w.fails(problem.StoreUnavailable, http.MethodPost, "/chat/lookup", `{"users":["bob"]}`, alice...)
 	require.Equal(t, http.StatusOK, w.send(http.MethodGet, "/chat/users/alice", "", alice...).status)
 	require.Equal(t, http.StatusOK, w.send(http.MethodGet, "/chat/users/bob", "", headersOf(headers["all"])...).status)
 	s.fail(nil, away)
 	for _, path := range lists {
-		w.fails(codeStoreUnavailable, http.MethodGet, path, "", alice...)
+		w.fails(problem.StoreUnavailable, http.MethodGet, path, "", alice...)
 	}
 }

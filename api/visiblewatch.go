@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -248,7 +249,7 @@ func (w *visibleWatcher) readInTurn(ctx context.Context) error {
 
 // isFinal reports whether an error is not one of those after which a watcher tries again.
 func isFinal(err error) bool {
-	if _, ok := errors.AsType[*apiError](err); ok {
+	if _, ok := errors.AsType[*problem.Error](err); ok {
 		return true
 	}
 	return slices.ContainsFunc([]error{

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -51,8 +52,8 @@ func TestVisibleReload(t *testing.T) {
 			w.reload(func(c *Config) { c.Namespaces = map[string]Settings{"other": {Visibility: after}} })
 			watches.asks(`{"watch":{"add":["bob"]}}`, frameChanges) // it is open
 			w.reload(func(c *Config) { c.Settings.Visibility = after })
-			watches.closed(codeShuttingDown.closeCode(), string(codeShuttingDown))
-			later.closed(codeShuttingDown.closeCode(), string(codeShuttingDown))
+			watches.closed(problem.ShuttingDown.CloseCode(), string(problem.ShuttingDown))
+			later.closed(problem.ShuttingDown.CloseCode(), string(problem.ShuttingDown))
 			for _, ok := stream.next(); ok; _, ok = stream.next() {
 			}
 			open.asks(`{"activity":{"idle":false}}`, frameOK)
@@ -101,16 +102,16 @@ func TestVisibleRequestsFail(t *testing.T) {
 	s.fails.Store(true)
 	for _, query := range []string{"user=ann", "user=ann&wait=5s", ""} {
 		for _, accept := range []string{"*/*", "text/event-stream"} {
-			w.fails(codeStoreUnavailable, http.MethodGet, "/chat/changes?"+query, "", of("vic"), "Accept: "+accept)
+			w.fails(problem.StoreUnavailable, http.MethodGet, "/chat/changes?"+query, "", of("vic"), "Accept: "+accept)
 		}
 	}
 	for _, watch := range []string{`{"users":["ann"]}`, `{"everyone":true}`} {
 		c := w.dialSocket("chat", of("vic"))
 		c.send(`{"hello":{"watch":` + watch + `}}`)
-		c.fails(codeStoreUnavailable)
+		c.fails(problem.StoreUnavailable)
 	}
 	c, _ := w.hello(`{}`, of("vic"))
-	c.refuses(codeStoreUnavailable, `{"watch":{"add":["ann"]}}`)
+	c.refuses(problem.StoreUnavailable, `{"watch":{"add":["ann"]}}`)
 	s.fails.Store(false)
 	require.Equal(t, []string{"ann green"}, statuses(c.asks(`{"watch":{"add":["ann"]}}`, frameChanges)))
 }

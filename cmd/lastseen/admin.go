@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/admin"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store"
@@ -108,5 +109,5 @@ func (r *runtimeConfig) backup() func(context.Context, io.Writer) error {
 // there applies to the API only: it is safe where requests need credentials, which operators' requests do not have.
 func (r *runtimeConfig) allowsOperators(host string) bool {
 	named := slices.DeleteFunc(slices.Clone(r.config().AllowedHosts), func(name string) bool { return name == "*" })
-	return api.AllowsHost(named, host)
+	return guard.AllowsHost(named, host)
 }

@@ -183,7 +183,7 @@ func (r *runtimeConfig) countUsers(ctx context.Context) {
 		}
 		return thresholds
 	}
-	jobs.NewDepartures(r.store, yellow, r.shared.CountExpired, r.logger).Run(ctx)
+	jobs.NewDepartures(r.store, yellow, r.shared.Telemetry.CountExpired, r.logger).Run(ctx)
 }
 
 // countedNamespaces returns the configured namespaces whose users are counted: the first ones, so that counting takes

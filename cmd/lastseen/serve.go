@@ -70,7 +70,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 	}
 	defer traces.Close()
 	shared := api.NewShared(api.Config{Logger: logger, BodyMemory: c.BodyMemory, Metrics: operators.registerer()})
-	s, where, err := openStore(ctx, c, logger, operators.registerer(), shared.GapObserver(), traces)
+	s, where, err := openStore(ctx, c, logger, operators.registerer(), shared.Telemetry.GapObserver(), traces)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (r *runtimeConfig) newRegistry(maxUser int) *connections.Registry {
 	registry := connections.New(connections.Options{
 		Store: r.store, MaxUser: maxUser, Logger: r.logger,
 		Settings: func(namespace string) connections.Settings { return r.config().Connections(namespace) },
-		Left:     r.shared.CountLeft,
+		Left:     r.shared.Telemetry.CountLeft,
 	})
 	storeMetrics{r.metrics}.connections(registry)
 	return registry

@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // order is the order of the fields in a document, for people who read it from the top. Other fields follow by name.
@@ -50,7 +50,7 @@ func encode(doc object) ([]byte, error) {
 	for i, name := range strings.Fields(order) {
 		rank[name] = i
 	}
-	for _, c := range api.ErrorCodes() {
+	for _, c := range problem.Types() {
 		rank[string(c.Code)] = len(rank)
 	}
 	arrange(&root, rank)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/swaggo/swag"
 
-	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 //go:embed errors.md.tmpl
@@ -81,7 +81,7 @@ func documents(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	var guide bytes.Buffer
-	err = template.Must(template.New("errors").Parse(errorTemplate)).Execute(&guide, api.ErrorCodes())
+	err = template.Must(template.New("errors").Parse(errorTemplate)).Execute(&guide, problem.Types())
 	return map[string][]byte{
 		"docs/swagger.yaml": swagger, "openapi.yaml": openapi, "docs/errors.md": guide.Bytes(),
 		"api/web/lastseen.js": module,

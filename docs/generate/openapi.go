@@ -11,7 +11,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // object is a JSON object.
@@ -116,7 +116,7 @@ func patch(target, change any) any {
 // errorExamples returns a patch that adds an example of each code to the error response.
 func errorExamples() object {
 	examples := object{}
-	for _, c := range api.ErrorCodes() {
+	for _, c := range problem.Types() {
 		examples[string(c.Code)] = object{
 			"summary": fmt.Sprint(c.Status, " ", c.Title), "description": c.Meaning + " " + c.Remedy, "value": object{
 				"type": "/docs/errors#" + string(c.Code), "title": c.Title, "status": c.Status, "code": c.Code,

@@ -80,7 +80,7 @@ func openOnFile(t testing.TB) site {
 	t.Helper()
 	return openSite(t, 1, func(shared *api.Shared, logger *slog.Logger) (store.Store, error) {
 		return filestore.Open(filestore.Options{
-			Path: storetest.DataFile(t), Sync: time.Second, Gap: shared.GapObserver(), Logger: logger,
+			Path: storetest.DataFile(t), Sync: time.Second, Gap: shared.Telemetry.GapObserver(), Logger: logger,
 		})
 	})
 }
@@ -91,7 +91,7 @@ func openOnRedis(t testing.TB, url, prefix string) site {
 	return openSite(t, 2, func(shared *api.Shared, logger *slog.Logger) (store.Store, error) {
 		redis, err := redisstore.Open(redisstore.Options{
 			URL: url, Prefix: prefix, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second,
-			Gap: shared.GapObserver(), Logger: logger,
+			Gap: shared.Telemetry.GapObserver(), Logger: logger,
 		})
 		if err != nil {
 			return nil, err
@@ -170,7 +170,7 @@ func addBackground(t testing.TB, c *api.Config) (background []func(ctx context.C
 	sweep := jobs.NewSweep(c.Store, func() []string { return nil }, feedOf, c.Logger)
 	c.Feeds = feed.New(feed.Options{Store: c.Store, Settings: feedOf, Recorded: sweep.Add, Logger: c.Logger})
 	c.Connections = connections.New(connections.Options{
-		Store: c.Store, Logger: c.Logger, Left: c.Shared.CountLeft,
+		Store: c.Store, Logger: c.Logger, Left: c.Shared.Telemetry.CountLeft,
 		Settings: func(namespace string) connections.Settings {
 			s := settingsOf(namespace)
 			return connections.Settings{Thresholds: s.Thresholds, PingInterval: s.PingInterval}

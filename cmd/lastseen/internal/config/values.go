@@ -15,6 +15,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -61,9 +62,9 @@ func formats(low, high int, choices []string) map[string]format {
 		"[]auth.Pattern": {parse: listOf(auth.ParsePattern), takes: "namespaces (chat-* matches names that " +
 			"start with chat-, * matches all)"},
 		"[]netip.Prefix": {takes: "IP addresses and networks, such as 10.0.0.0/8", parse: listOf(parseNetwork)},
-		"origins": {parse: listOf(checked(api.CheckOrigin)), takes: "origins, such as https://app.example.com, " +
+		"origins": {parse: listOf(checked(guard.CheckOrigin)), takes: "origins, such as https://app.example.com, " +
 			"https://*.example.com or http://localhost:*, or * for any origin"},
-		"hosts": {parse: listOf(checked(api.CheckHost)), takes: "host names, such as presence.example.com or " +
+		"hosts": {parse: listOf(checked(guard.CheckHost)), takes: "host names, such as presence.example.com or " +
 			"*.example.com, or * for any name"},
 		"[32]uint8": {
 			takes: "sha256: and 64 hexadecimal digits, as printed by lastseen key new",

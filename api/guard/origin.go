@@ -1,17 +1,13 @@
-package api
+package guard
 
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
 )
 
 // CheckOrigin returns an error unless an origin is valid for [Config]. It is one of:
@@ -83,24 +79,22 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// allowsOrigin reports whether one of the configured origins, which have passed [CheckOrigin], matches an origin as a
+// AllowsOrigin reports whether one of the configured origins, which have passed [CheckOrigin], matches an origin as a
 // browser sent it.
-func allowsOrigin(configured []string, origin string) bool {
-	return slices.ContainsFunc(configured, func(allowed string) bool { return matchesOrigin(allowed, origin) })
-}
-
-func matchesOrigin(allowed, origin string) bool {
-	if _, anySubdomain := cutSubdomain(allowed); anySubdomain {
-		scheme, domain, _ := strings.Cut(allowed, "*")
-		rest, under := strings.CutSuffix(origin, domain)
-		subdomain, same := strings.CutPrefix(rest, scheme)
-		return under && same && isHostname(subdomain)
-	}
-	if base, anyPort := strings.CutSuffix(allowed, ":*"); anyPort {
-		port, same := strings.CutPrefix(origin, base)
-		return same && (port == "" || isOriginPort(base, port))
-	}
-	return allowed == "*" || allowed == origin
+func AllowsOrigin(configured []string, origin string) bool {
+	return slices.ContainsFunc(configured, func(allowed string) bool {
+		if _, anySubdomain := cutSubdomain(allowed); anySubdomain {
+			scheme, domain, _ := strings.Cut(allowed, "*")
+			rest, under := strings.CutSuffix(origin, domain)
+			subdomain, same := strings.CutPrefix(rest, scheme)
+			return under && same && isHostname(subdomain)
+		}
+		if base, anyPort := strings.CutSuffix(allowed, ":*"); anyPort {
+			port, same := strings.CutPrefix(origin, base)
+			return same && (port == "" || isOriginPort(base, port))
+		}
+		return allowed == "*" || allowed == origin
+	})
 }
 
 // isOriginPort reports whether text is a colon and a port as in an origin: not the usual one of the scheme.
@@ -141,38 +135,13 @@ func isHostname(text string) bool {
 	return true
 }
 
-// preflightAge is how many seconds a browser can cache a preflight response: the maximum of Chromium.
-const preflightAge = 7200
-
-// cors responds to the preflight requests of browsers, and lets scripts of allowed origins read responses. It comes
-// before routing and authentication, since browsers send preflight requests without credentials. An origin that is not
-// allowed gets the same responses without the headers, so that the browser withholds them from the script.
-func cors(origins []string) echo.MiddlewareFunc {
-	return middleware.CORSWithConfig(middleware.CORSConfig{
-		Skipper: func(c echo.Context) bool {
-			r := c.Request()
-			return r.Method == http.MethodOptions && !isPreflight(r)
-		},
-		AllowOriginFunc: func(origin string) (bool, error) {
-			return allowsOrigin(origins, origin), nil
-		},
-		AllowMethods: []string{
-			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		},
-		AllowHeaders: []string{
-			"Accept", "Authorization", "baggage", "Content-Type", idempotencyKey, "If-None-Match", "Last-Event-ID",
-			"Prefer", "traceparent", "tracestate", "X-Request-Id",
-		},
-		ExposeHeaders: []string{
-			pingAfterHeader, "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id",
-			"ETag", "Location", "WWW-Authenticate", ageHeader,
-		},
-		MaxAge: preflightAge,
-	})
-}
-
-// isPreflight reports whether a request is a preflight: a browser asks whether a script can send another request.
-func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
-		r.Header.Get("Access-Control-Request-Method") != ""
+// isOriginOf reports whether an origin is that of the pages of a host. The scheme can be another one than that of this
+// server: a proxy may add or remove TLS.
+func isOriginOf(origin, host string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || usualPort(u.Scheme) == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
+		return false
+	}
+	usual := ":" + usualPort(u.Scheme)
+	return strings.EqualFold(strings.TrimSuffix(u.Host, usual), strings.TrimSuffix(host, usual))
 }

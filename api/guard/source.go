@@ -1,4 +1,5 @@
-package api
+// Package guard decides whose requests a server takes.
+package guard
 
 import (
 	"fmt"
@@ -7,96 +8,48 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/labstack/echo/v4"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
-// proxies are the peers whose X-Forwarded-For is believed. All other peers are clients, including those on this machine
-// or in its network.
-type proxies []netip.Prefix
-
-// client returns the address of the client that sent a request: that of the connection or, behind proxies, the last one
-// in X-Forwarded-For that is not a proxy's. It is invalid if the connection has none.
-//
-// It reads the header from the end and stops at that address. The client controls what precedes it, which can be 90 KB
-// of commas.
-func (p proxies) client(r *http.Request) netip.Addr {
-	peer := peerOf(r)
-	if !p.include(peer) {
-		return peer
-	}
-	address, rest := peer, strings.Join(r.Header[echo.HeaderXForwardedFor], ",")
-	for more := rest != ""; more && p.include(address); {
-		comma := strings.LastIndexByte(rest, ',')
-		next, ok := parseForwarded(rest[comma+1:])
-		if !ok {
-			return peer
-		}
-		address, rest, more = next, rest[:max(comma, 0)], comma >= 0
-	}
-	return address
+// Sources are where requests of browsers to a server can come from.
+type Sources struct {
+	Hosts       []string // that have passed [CheckHost], besides local names
+	Origins     []string // that have passed [CheckOrigin], besides the server's own
+	crossOrigin http.CrossOriginProtection
 }
 
-// peerOf returns the address of the connection of a request.
-func peerOf(r *http.Request) netip.Addr {
-	connection, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return connection.Addr().Unmap().WithZone("")
-}
-
-// isLocal reports whether a request was sent from this machine: over a connection from it, and not forwarded by a
-// trusted proxy. A loopback address in X-Forwarded-For does not count, since the client can have written it.
-func (p proxies) isLocal(r *http.Request) bool {
-	peer := peerOf(r)
-	return peer.IsLoopback() && (len(r.Header[echo.HeaderXForwardedFor]) == 0 || !p.include(peer))
-}
-
-func (p proxies) include(a netip.Addr) bool {
-	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(a) })
-}
-
-// parseForwarded parses one item of X-Forwarded-For. Some proxies write IPv6 in brackets, and some add a port.
-func parseForwarded(item string) (netip.Addr, bool) {
-	item = strings.TrimSpace(item)
-	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(item, "["), "]"))
-	if err != nil {
-		connection, portErr := netip.ParseAddrPort(item)
-		a, err = connection.Addr(), portErr
-	}
-	return a.Unmap(), err == nil && a.Zone() == ""
-}
-
-// unmapped returns networks in the form of the addresses that are compared with them: IPv4 written as IPv6 becomes
-// IPv4.
-func unmapped(networks []netip.Prefix) proxies {
-	all := slices.Clone(networks)
-	for i, n := range all {
-		if n.Addr().Is4In6() && n.Bits() >= 96 {
-			all[i] = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
-		}
-	}
-	return all
-}
-
-// checkSource returns an error if a request to an open server can come from any web page in a browser that reaches the
+// Check returns an error if a request to an open server can come from any web page in a browser that reaches the
 // server. Other servers do not need this check, because that page has no credentials.
 //
 // A page can make the browser send requests to this machine in two ways. It can point its own host name at this machine
 // (DNS rebinding): then its requests have the same origin, and only the name in Host reveals them. Or it can send
 // simple requests to another origin without reading the response.
-func (s *server) checkSource(r *http.Request) error {
-	if !AllowsHost(s.AllowedHosts, r.Host) {
-		return errorf(codeForbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an IP address, "+
-			"localhost, a name without a dot, or one that ends in %s: a server without authentication accepts only "+
-			"these.", r.Host, strings.Join(localDomains(), ", "))
+func (s *Sources) Check(r *http.Request) error {
+	if !AllowsHost(s.Hosts, r.Host) {
+		return problem.Errorf(problem.Forbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an "+
+			"IP address, localhost, a name without a dot, or one that ends in %s: a server without authentication "+
+			"accepts only these.", r.Host, strings.Join(localDomains(), ", "))
 	}
-	if origin := r.Header.Get("Origin"); origin != "" && allowsOrigin(s.CORSOrigins, origin) {
+	if origin := r.Header.Get("Origin"); origin != "" && AllowsOrigin(s.Origins, origin) {
 		return nil
 	}
 	if s.crossOrigin.Check(r) != nil {
-		return newError(codeForbidden,
+		return problem.New(problem.Forbidden,
 			"This POST or DELETE comes from a web page whose origin is not in --cors-origins. "+
 				"A server without authentication accepts those of its own pages and of clients that are not browsers.")
 	}
 	return nil
+}
+
+// CheckSocket returns an error if a browser sends a request for a page of another origin that is not allowed:
+// browsers apply their own rules of origins to WebSockets only by sending the origin. Other clients send none.
+func (s *Sources) CheckSocket(r *http.Request) error {
+	origins := r.Header["Origin"]
+	allowed := len(origins) == 1 && (isOriginOf(origins[0], r.Host) || AllowsOrigin(s.Origins, origins[0]))
+	if len(origins) == 0 || allowed {
+		return nil
+	}
+	return problem.New(problem.Forbidden, "This WebSocket comes from a web page whose origin is not in --cors-origins.")
 }
 
 // localDomains returns the suffixes of names that cannot be registered in the public DNS.

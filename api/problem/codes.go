@@ -1,4 +1,4 @@
-package api
+package problem
 
 import (
 	"net/http"
@@ -6,69 +6,69 @@ import (
 	"sync"
 )
 
-// code identifies what went wrong, for programs.
-type code string // @name ErrorCode
+// Code identifies what went wrong, for programs.
+type Code string // @name ErrorCode
 
 // All codes. Each is explained at /docs/errors.
 const (
-	codeInvalidNamespace     code = "invalid_namespace"
-	codeInvalidUser          code = "invalid_user"
-	codeInvalidTime          code = "invalid_time"
-	codeInvalidDuration      code = "invalid_duration"
-	codeInvalidThresholds    code = "invalid_thresholds"
-	codeInvalidParameter     code = "invalid_parameter"
-	codeUnknownParameter     code = "unknown_parameter"
-	codeInvalidCursor        code = "invalid_cursor"
-	codeInvalidRange         code = "invalid_range"
-	codeInvalidJSON          code = "invalid_json"
-	codeUnknownField         code = "unknown_field"
-	codeTooManyItems         code = "too_many_items"
-	codeBodyTooLarge         code = "body_too_large"
-	codeTooManyHeaders       code = "too_many_headers"
-	codeUnsupportedMediaType code = "unsupported_media_type"
-	codeConfirmationRequired code = "confirmation_required"
-	codeNotFound             code = "not_found"
-	codeMethodNotAllowed     code = "method_not_allowed"
-	codeUnauthenticated      code = "unauthenticated"
-	codeForbidden            code = "forbidden"
-	codeRateLimited          code = "rate_limited"
-	codeInvalidDevice        code = "invalid_device"
-	codeDevicesUnavailable   code = "devices_unavailable"
-	codeInvalidAvailability  code = "invalid_availability"
-	codeInvalidNote          code = "invalid_note"
-	codeNoAvailability       code = "no_availability"
-	codeAvailabilityNotReady code = "availability_not_ready"
-	codeNoContacts           code = "no_contacts"
-	codeTooManyContacts      code = "too_many_contacts"
-	codeContactsChanged      code = "contacts_changed"
-	codeInvalidCall          code = "invalid_call"
-	codeCallNotFound         code = "call_not_found"
-	codeCallerBusy           code = "caller_busy"
-	codeCalleeBusy           code = "callee_busy"
-	codeCalleeUnavailable    code = "callee_unavailable"
-	codeCallRefused          code = "call_refused"
-	codeIdempotencyKeyReused code = "idempotency_key_reused"
-	codeTooManyCalls         code = "too_many_calls"
-	codeCallTooSoon          code = "call_too_soon"
-	codeNoCalls              code = "no_calls"
-	codeUpgradeRequired      code = "upgrade_required"
-	codeUnknownFrame         code = "unknown_frame"
-	codeTimedOut             code = "timed_out"
-	codeConnectionClosed     code = "connection_closed"
-	codeFeedUnavailable      code = "feed_unavailable"
-	codeWrongKeyType         code = "wrong_key_type"
-	codeNamespaceMismatch    code = "namespace_mismatch"
-	codeStoreUnavailable     code = "store_unavailable"
-	codeStoreFull            code = "store_full"
-	codeOverloaded           code = "overloaded"
-	codeKeysUnavailable      code = "keys_unavailable"
-	codeShuttingDown         code = "shutting_down"
-	codeInternal             code = "internal"
+	InvalidNamespace     Code = "invalid_namespace"
+	InvalidUser          Code = "invalid_user"
+	InvalidTime          Code = "invalid_time"
+	InvalidDuration      Code = "invalid_duration"
+	InvalidThresholds    Code = "invalid_thresholds"
+	InvalidParameter     Code = "invalid_parameter"
+	UnknownParameter     Code = "unknown_parameter"
+	InvalidCursor        Code = "invalid_cursor"
+	InvalidRange         Code = "invalid_range"
+	InvalidJSON          Code = "invalid_json"
+	UnknownField         Code = "unknown_field"
+	TooManyItems         Code = "too_many_items"
+	BodyTooLarge         Code = "body_too_large"
+	TooManyHeaders       Code = "too_many_headers"
+	UnsupportedMediaType Code = "unsupported_media_type"
+	ConfirmationRequired Code = "confirmation_required"
+	NotFound             Code = "not_found"
+	MethodNotAllowed     Code = "method_not_allowed"
+	Unauthenticated      Code = "unauthenticated"
+	Forbidden            Code = "forbidden"
+	RateLimited          Code = "rate_limited"
+	InvalidDevice        Code = "invalid_device"
+	DevicesUnavailable   Code = "devices_unavailable"
+	InvalidAvailability  Code = "invalid_availability"
+	InvalidNote          Code = "invalid_note"
+	NoAvailability       Code = "no_availability"
+	AvailabilityNotReady Code = "availability_not_ready"
+	NoContacts           Code = "no_contacts"
+	TooManyContacts      Code = "too_many_contacts"
+	ContactsChanged      Code = "contacts_changed"
+	InvalidCall          Code = "invalid_call"
+	CallNotFound         Code = "call_not_found"
+	CallerBusy           Code = "caller_busy"
+	CalleeBusy           Code = "callee_busy"
+	CalleeUnavailable    Code = "callee_unavailable"
+	CallRefused          Code = "call_refused"
+	IdempotencyKeyReused Code = "idempotency_key_reused"
+	TooManyCalls         Code = "too_many_calls"
+	CallTooSoon          Code = "call_too_soon"
+	NoCalls              Code = "no_calls"
+	UpgradeRequired      Code = "upgrade_required"
+	UnknownFrame         Code = "unknown_frame"
+	TimedOut             Code = "timed_out"
+	ConnectionClosed     Code = "connection_closed"
+	FeedUnavailable      Code = "feed_unavailable"
+	WrongKeyType         Code = "wrong_key_type"
+	NamespaceMismatch    Code = "namespace_mismatch"
+	StoreUnavailable     Code = "store_unavailable"
+	StoreFull            Code = "store_full"
+	Overloaded           Code = "overloaded"
+	KeysUnavailable      Code = "keys_unavailable"
+	ShuttingDown         Code = "shutting_down"
+	Internal             Code = "internal"
 )
 
-// ErrorCode is what all errors with one code have in common. The texts are sentences in plain text.
-type ErrorCode struct {
-	Code    code
+// Type is what all errors with one code have in common. The texts are sentences in plain text.
+type Type struct {
+	Code    Code
 	Status  int    // of HTTP
 	Title   string // short meaning
 	Meaning string
@@ -76,7 +76,7 @@ type ErrorCode struct {
 }
 
 // Retry returns whether sending the same request again helps, for people.
-func (p ErrorCode) Retry() string {
+func (p Type) Retry() string {
 	switch {
 	case p.Status == http.StatusTooManyRequests:
 		return "Yes, after the number of seconds in the header Retry-After."
@@ -90,29 +90,29 @@ func (p ErrorCode) Retry() string {
 	}
 }
 
-// ErrorCodes returns all codes, in the order of the error guide.
-func ErrorCodes() []ErrorCode {
+// Types returns all codes, in the order of the error guide.
+func Types() []Type {
 	return slices.Concat(
-		inputProblems(), bodyProblems(), callerProblems(), deviceProblems(),
-		availabilityProblems(), contactProblems(), callProblems(), connectProblems(), serverProblems())
+		inputProblems(), bodyProblems(), callerProblems(), userProblems(),
+		callProblems(), connectProblems(), serverProblems())
 }
 
 // inputProblems are about paths, queries and times.
-func inputProblems() []ErrorCode {
-	return []ErrorCode{
+func inputProblems() []Type {
+	return []Type{
 		{
-			codeInvalidNamespace, 400, "Invalid namespace",
+			InvalidNamespace, 400, "Invalid namespace",
 			"A namespace is 1 to 64 characters of A–Z a–z 0–9 . _ - and does not start with a dot.",
 			"Choose a name by these rules. Keep a display name elsewhere.",
 		},
 		{
-			codeInvalidUser, 400, "Invalid user",
+			InvalidUser, 400, "Invalid user",
 			"A user is 1 to 256 bytes of UTF-8 without control characters, line breaks and bidirectional overrides. " +
 				"The names . and .. are not allowed.",
 			"Percent-encode users in paths and queries: a/b is a%2Fb. Do not send an empty user.",
 		},
 		{
-			codeInvalidTime, 400, "Invalid time",
+			InvalidTime, 400, "Invalid time",
 			"A time is malformed, before 1970 or after the year 9999; or the time of a ping or a leave is more " +
 				"than 5 seconds ahead of the server's clock.",
 			"Send RFC 3339 (2026-11-20T22:00:00Z) or Unix seconds (1795212000.123). JavaScript's Date.now() is in " +
@@ -120,36 +120,36 @@ func inputProblems() []ErrorCode {
 				"server's clock.",
 		},
 		{
-			codeInvalidDuration, 400, "Invalid duration",
+			InvalidDuration, 400, "Invalid duration",
 			"A duration is malformed, or not between 1 ms and 10 years; or after, which delays a leave, is more than " +
 				"a minute.",
 			"Send 90s, 5m or 1h30m, or a number of seconds.",
 		},
 		{
-			codeInvalidThresholds, 400, "Invalid thresholds",
+			InvalidThresholds, 400, "Invalid thresholds",
 			"The green threshold is not shorter than the yellow one.",
 			"Send both thresholds, or compare the one you send with the namespace's setting for the other.",
 		},
 		{
-			codeInvalidParameter, 400, "Invalid parameter",
+			InvalidParameter, 400, "Invalid parameter",
 			"A query parameter has an invalid value, is repeated or is missing; or the path has an empty segment.",
 			"Correct the parameter that the detail names. The detail also has the allowed values.",
 		},
 		{
-			codeUnknownParameter, 400, "Unknown parameter",
+			UnknownParameter, 400, "Unknown parameter",
 			"The endpoint does not have this query parameter. Unknown parameters are errors, so a typo cannot " +
 				"change a response.",
 			"Correct the name, or remove the parameter. Parameters named _ or utm_… are ignored.",
 		},
 		{
-			codeInvalidCursor, 400, "Invalid cursor",
+			InvalidCursor, 400, "Invalid cursor",
 			"The cursor is damaged, or belongs to another namespace, to another kind of request or to other " +
 				"parameters.",
 			"Pass next_cursor unchanged; for changes, cursor or Last-Event-ID. The limit can change. Omit the other " +
 				"parameters of a list or repeat them unchanged. Omit the cursor to start over.",
 		},
 		{
-			codeInvalidRange, 400, "Invalid range",
+			InvalidRange, 400, "Invalid range",
 			"from is later than to, to is later than as_of, or the sum of offset and limit is more than 1,000.",
 			"Put the times in order. Beyond 1,000 users, use next_cursor instead of an offset.",
 		},
@@ -157,57 +157,57 @@ func inputProblems() []ErrorCode {
 }
 
 // bodyProblems are about bodies and methods.
-func bodyProblems() []ErrorCode {
-	return []ErrorCode{
+func bodyProblems() []Type {
+	return []Type{
 		{
-			codeInvalidJSON, 400, "Invalid JSON",
+			InvalidJSON, 400, "Invalid JSON",
 			"The body is missing, incomplete, or not a single JSON value of the expected form in UTF-8 without " +
 				"duplicate names. In NDJSON, one line has such an error.",
 			"Correct what the detail names. After an error in NDJSON, the lines before it are recorded. Continue " +
 				"with the line that the response names.",
 		},
 		{
-			codeUnknownField, 400, "Unknown field",
+			UnknownField, 400, "Unknown field",
 			"The endpoint does not have this field. Field names are case-sensitive.",
 			"Correct the name, or remove the field. The detail lists the allowed fields.",
 		},
 		{
-			codeTooManyItems, 400, "Too many items",
+			TooManyItems, 400, "Too many items",
 			"A bulk request has at most 10,000 items; a lookup or a request for changes 1,000 users, or 100 by GET; " +
 				"a list of contacts 5,000 users.",
 			"Split the request. Bulk requests in NDJSON have no limit.",
 		},
 		{
-			codeBodyTooLarge, 413, "Body too large",
+			BodyTooLarge, 413, "Body too large",
 			"A JSON body has at most 1 MiB, one of a lookup, for changes or of contacts 512 KiB, one about a call " +
 				"32 KiB, one for a single user 16 KiB, and a line of NDJSON 4 KiB.",
 			"Split the request, or send a bulk request as NDJSON.",
 		},
 		{
-			codeTooManyHeaders, 431, "Too many headers",
+			TooManyHeaders, 431, "Too many headers",
 			"A request has at most 100 headers.",
 			"Remove headers that are not needed. Headers of more than 96 KiB in total get the same status, without " +
 				"a JSON body.",
 		},
 		{
-			codeUnsupportedMediaType, 415, "Unsupported media type",
+			UnsupportedMediaType, 415, "Unsupported media type",
 			"The endpoint does not accept this content type, or the body is compressed or not in UTF-8.",
 			"Send application/json, or application/x-ndjson to a bulk endpoint, without Content-Encoding.",
 		},
 		{
-			codeConfirmationRequired, 400, "Confirmation required",
+			ConfirmationRequired, 400, "Confirmation required",
 			"Deleting a namespace deletes all its users, so the request must repeat its name.",
 			"To confirm, set the parameter confirm to the name of the namespace.",
 		},
 		{
-			codeNotFound, 404, "Not found",
+			NotFound, 404, "Not found",
 			"The path does not exist; or the namespace is not configured, and the server refuses unknown " +
 				"namespaces. A user never seen is not an error: they are grey.",
 			"Compare the path with the API at /docs/. A trailing slash counts, and a slash in a user is %2F. Check " +
 				"the namespace for typos.",
 		},
 		{
-			codeMethodNotAllowed, 405, "Method not allowed",
+			MethodNotAllowed, 405, "Method not allowed",
 			"The path exists, but does not accept this method.",
 			"Use one of the methods in the header Allow.",
 		},
@@ -215,16 +215,16 @@ func bodyProblems() []ErrorCode {
 }
 
 // callerProblems are about authentication, authorization and rate limits.
-func callerProblems() []ErrorCode {
-	return []ErrorCode{
+func callerProblems() []Type {
+	return []Type{
 		{
-			codeUnauthenticated, 401, "Unauthenticated",
+			Unauthenticated, 401, "Unauthenticated",
 			"The request has no API key or token, or an invalid one.",
 			"Send Authorization: Bearer with the key or token. If it has expired, get a new one. If it has never " +
 				"worked, an operator finds the reason in the log, at level debug, under the request ID.",
 		},
 		{
-			codeForbidden, 403, "Forbidden",
+			Forbidden, 403, "Forbidden",
 			"The key or token is valid, but does not allow this request: it lacks the scope or the namespace, or " +
 				"it is the token of a user and the request is about another user or about many. A server without " +
 				"authentication also refuses requests under host names that a stranger could own, and writes from " +
@@ -234,7 +234,7 @@ func callerProblems() []ErrorCode {
 				"the namespace to it.",
 		},
 		{
-			codeRateLimited, 429, "Rate limited",
+			RateLimited, 429, "Rate limited",
 			"The caller (an API key, a user, or an address without valid credentials) sent more requests than its " +
 				"limit, too many large ones at the same time, or follows too many users or namespaces at the same " +
 				"time. The request had no effect, except for the lines of NDJSON that the response counts as recorded.",
@@ -244,60 +244,41 @@ func callerProblems() []ErrorCode {
 	}
 }
 
-// deviceProblems are about devices.
-func deviceProblems() []ErrorCode {
-	return []ErrorCode{
-		{
-			codeInvalidDevice, 400, "Invalid device",
-			"A device has an id of 1 to 64 bytes of UTF-8 without control characters, line breaks and bidirectional " +
-				"overrides, a kind (web, mobile, desktop, service or other) and meta, a JSON object of at most " +
-				"1 KiB. Its activity is active or idle.",
-			"Correct what the detail names. Choose a random id for each page load or app start. Send activity only " +
-				"with a device.",
-		},
-		{
-			codeDevicesUnavailable, 409, "Devices unavailable",
-			"The namespace has no devices and no connections: it is a sorted set that other programs write.",
-			"Send pings and leaves without a device, over HTTP.",
-		},
-	}
-}
-
 // serverProblems are about conditions that the caller cannot change.
-func serverProblems() []ErrorCode {
-	return []ErrorCode{
+func serverProblems() []Type {
+	return []Type{
 		{
-			codeFeedUnavailable, 409, "Changes feed unavailable",
+			FeedUnavailable, 409, "Changes feed unavailable",
 			"The namespace has no changes feed: its setting changes is off, it is a sorted set that other programs " +
 				"write, or the Redis user of the server lacks the right to use streams.",
 			"Poll lookups instead. An operator can set changes to auto, or give the Redis user the right @stream.",
 		},
 		{
-			codeWrongKeyType, 500, "Wrong key type",
+			WrongKeyType, 500, "Wrong key type",
 			"The namespace's key in Redis holds a value of another type.",
 			"An operator must rename or delete the key, or choose another prefix.",
 		},
 		{
-			codeNamespaceMismatch, 500, "Namespace mismatch",
+			NamespaceMismatch, 500, "Namespace mismatch",
 			"The namespace is stored in Redis with other settings than this server's: another number of shards, " +
 				"score unit or key. The server neither reads nor writes it.",
 			"An operator must correct the setting that the detail names. The operations guide describes how.",
 		},
 		{
-			codeStoreUnavailable, 503, "Store unavailable",
+			StoreUnavailable, 503, "Store unavailable",
 			"The store is unavailable, so the presence is unknown. Unknown is not offline.",
 			"Keep showing the last known status, not grey, and try again. If the error lasts, an operator checks " +
 				"/readyz and the log.",
 		},
 		{
-			codeStoreFull, 503, "Store full",
+			StoreFull, 503, "Store full",
 			"The disk or Redis' memory is full, or the number of namespaces has reached the setting " +
 				"max-namespaces. Reads still work.",
 			"Clients continue to ping at their usual interval. An operator must free space, delete unused " +
 				"namespaces, or raise max-namespaces.",
 		},
 		{
-			codeOverloaded, 503, "Overloaded",
+			Overloaded, 503, "Overloaded",
 			"The server has more requests than it can process in time. It refuses lists and counts first, then bulk " +
 				"requests, then lookups, and single pings and leaves last. The request had no effect, except for the " +
 				"lines of NDJSON that the response counts as recorded.",
@@ -305,38 +286,38 @@ func serverProblems() []ErrorCode {
 				"add servers.",
 		},
 		{
-			codeKeysUnavailable, 503, "Keys unavailable",
+			KeysUnavailable, 503, "Keys unavailable",
 			"The server could not fetch the keys of the token's issuer, so it cannot verify the token.",
 			"Try again. If the error lasts, an operator checks the issuer and finds the reason in the log. API " +
 				"keys still work.",
 		},
 		{
-			codeShuttingDown, 503, "Shutting down",
+			ShuttingDown, 503, "Shutting down",
 			"The server is shutting down. /readyz returns this, so that load balancers send requests to other " +
 				"servers, and so does a request for a WebSocket. Other requests are served for a moment. A request " +
 				"that waits for changes also gets it if the visibility of its namespace changes.",
 			"Send requests to another server, or again.",
 		},
 		{
-			codeInternal, 500, "Internal error",
+			Internal, 500, "Internal error",
 			"The server has a defect. The log has the cause under the request ID.",
 			"Please report it with the request ID.",
 		},
 	}
 }
 
-// problemType returns the problem type of a code. A code that is not in the table is an internal error.
-func (c code) problemType() ErrorCode {
+// Type returns the problem type of a code. A code that is not in the table is an internal error.
+func (c Code) Type() Type {
 	if p, ok := problemTypes()[c]; ok {
 		return p
 	}
-	return ErrorCode{Code: codeInternal, Status: http.StatusInternalServerError, Title: "Internal error"}
+	return Type{Code: Internal, Status: http.StatusInternalServerError, Title: "Internal error"}
 }
 
 // problemTypes returns the table, made once: a server under load refuses many requests a second.
-var problemTypes = sync.OnceValue(func() map[code]ErrorCode {
-	all := map[code]ErrorCode{}
-	for _, p := range ErrorCodes() {
+var problemTypes = sync.OnceValue(func() map[Code]Type {
+	all := map[Code]Type{}
+	for _, p := range Types() {
 		all[p.Code] = p
 	}
 	return all

@@ -1,4 +1,4 @@
-package stream_test
+package transport_test
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/api/live/transport"
 )
 
 // TestEvents checks the lines of events, and that each arrives before the next one is sent, over both versions of HTTP.
@@ -22,11 +22,11 @@ func TestEvents(t *testing.T) {
 			t.Parallel()
 			received := make(chan struct{})
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				out := stream.Open(w)
+				out := transport.Open(w)
 				for _, text := range []string{
-					string(stream.AppendRetry(nil, 1234*time.Millisecond)),
-					string(stream.AppendEnd(append(stream.AppendStart(nil, "changes", "abc"), `{"a":1}`...))),
-					string(stream.AppendEnd(append(stream.AppendStart(nil, "tick", ""), `{}`...))),
+					string(transport.AppendRetry(nil, 1234*time.Millisecond)),
+					string(transport.AppendEnd(append(transport.AppendStart(nil, "changes", "abc"), `{"a":1}`...))),
+					string(transport.AppendEnd(append(transport.AppendStart(nil, "tick", ""), `{}`...))),
 				} {
 					if out.Send([]byte(text)) != nil {
 						return
@@ -41,7 +41,7 @@ func TestEvents(t *testing.T) {
 			require.NoError(t, err)
 			defer response.Body.Close()
 			require.Equal(t, name, response.Proto)
-			require.Equal(t, stream.MediaType, response.Header.Get("Content-Type"))
+			require.Equal(t, transport.MediaType, response.Header.Get("Content-Type"))
 			require.Equal(t, "no-store, no-transform", response.Header.Get("Cache-Control"))
 			require.Equal(t, "no", response.Header.Get("X-Accel-Buffering"))
 			lines := bufio.NewScanner(response.Body)
@@ -80,15 +80,15 @@ func (d *deadlines) Flush() {}
 // TestDeadlines checks that each write has a deadline, and that there is none in between: it would end a quiet stream.
 func TestDeadlines(t *testing.T) {
 	d := &deadlines{ResponseWriter: httptest.NewRecorder()}
-	out := stream.Open(d)
+	out := transport.Open(d)
 	require.Equal(t, []time.Time{{}}, d.set)
 	before := time.Now()
 	require.NoError(t, out.Send([]byte("x")))
 	require.Len(t, d.set, 3)
-	require.False(t, d.set[1].Before(before.Add(stream.WriteTimeout)))
+	require.False(t, d.set[1].Before(before.Add(transport.WriteTimeout)))
 	require.Zero(t, d.set[2])
-	stream.Release(d)
-	require.False(t, d.set[3].Before(before.Add(stream.WriteTimeout)))
+	transport.Release(d)
+	require.False(t, d.set[3].Before(before.Add(transport.WriteTimeout)))
 	d.err = errors.New("the client is gone")
 	require.ErrorIs(t, out.Send([]byte("x")), d.err)
 }

@@ -1,6 +1,6 @@
-// Package stream writes Server-Sent Events, the format text/event-stream of the HTML standard, to requests that stay
-// open.
-package stream
+// Package transport reads and writes the bytes of connections that stay open: Server-Sent Events, the format
+// text/event-stream of the HTML standard, and WebSockets.
+package transport
 
 import (
 	"net/http"
