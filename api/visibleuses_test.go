@@ -113,7 +113,10 @@ func usesOfStore(file *ast.File) (uses []string) {
 			switch n := n.(type) {
 			case *ast.CallExpr:
 				if method, ok := n.Fun.(*ast.SelectorExpr); ok {
-					harmless[method] = true // of an atomic value
+					harmless[method] = true                                   // of an atomic value
+					if isPackage(method.X) && method.Sel.Name == "ReadCall" { // as ReadCalls: see notOfOthers
+						harmless[n.Args[1]] = true
+					}
 				}
 			case *ast.SelectorExpr:
 				inner, ok := n.X.(*ast.SelectorExpr)

@@ -103,7 +103,9 @@ func TestOtherTypes(t *testing.T) {
 		stores.DevicesOfChat:                       {"RecordDevices"},
 		stores.MetasOfChat:                         {"RecordDevices"},
 	}
-	for _, key := range []string{detailsKey(stores.Chat), endsKey(stores.Chat), stores.HiddenOfChat, stores.PrivateOfChat} {
+	for _, key := range []string{
+		detailsKey(stores.Chat), endsKey(stores.Chat), stores.HiddenOfChat, stores.PrivateOfChat,
+	} {
 		needs[key] = []string{"Busy", "Invisible", "Nothing"}
 	}
 	for _, key := range callKeys() {
