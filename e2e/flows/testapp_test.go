@@ -197,6 +197,11 @@ func (a *chatApp) untilFrame(t *testing.T, name, want string) {
 // untilDevices waits until alice has some devices that are live, and some that are gone.
 func untilDevices(t *testing.T, s *testserver.Server, live, gone int) {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("the devices of alice now: %v", s.Get(t, alice+"/devices"))
+		}
+	}()
 	require.Eventually(t, func() bool {
 		l, g := 0, 0
 		for _, device := range s.Get(t, alice+"/devices")["devices"].([]any) {
