@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// CheckOrigin returns an error unless an origin is valid for [Config]. It is one of:
+// CheckOrigin returns an error unless an origin is valid for [Sources]. It is one of:
 //
 //   - an origin as browsers send it, such as https://app.example.com or http://localhost:3000
 //   - all subdomains of a domain of two labels or more: https://*.example.com, also with a port. They can have one or

@@ -56,7 +56,11 @@ func heldTime(c echo.Context) time.Duration {
 }
 
 // ObserveLag observes how many milliseconds after a change it was written to a client that waited.
-func (m *Metrics) ObserveLag(ms lastseen.Instant) { m.changes.lag.Observe(float64(max(0, ms)) / 1000) }
+func (m *Metrics) ObserveLag(ms lastseen.Instant) {
+	if m != nil {
+		m.changes.lag.Observe(float64(max(0, ms)) / 1000)
+	}
+}
 
 // Hold counts a request as one that waits, and no longer as one being served, until the returned function is called.
 func (m *Metrics) Hold(c echo.Context, t Delivery) (release func()) {

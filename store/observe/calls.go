@@ -112,9 +112,9 @@ func NewCalls() *Calls {
 func (c *Calls) begin(operation) time.Duration { return c.now() }
 
 // done records a call that began at the given time and returned err.
-func (c *Calls) done(o operation, begun time.Duration, err *error) {
+func (c *Calls) done(o operation, begun time.Duration, err error) {
 	child := c.ok[o]
-	if failed := failure(*err); failed != nil {
+	if failed := failure(err); failed != nil {
 		child = c.WithLabelValues(c.names[o], outcome(failed))
 	}
 	child.Observe((c.now() - begun).Seconds())

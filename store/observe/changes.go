@@ -9,13 +9,13 @@ import (
 )
 
 func (s *observed) RecordChanges(ctx context.Context, ns string, t lastseen.Thresholds) (err error) {
-	defer s.meter.done(opRecordChanges, s.meter.begin(opRecordChanges), &err)
+	defer s.done(opRecordChanges, s.meter.begin(opRecordChanges), &err)
 	return s.Store.RecordChanges(ctx, ns, t)
 }
 
 func (s *observed) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
 	var failed error
-	defer s.meter.done(opReadChanges, s.meter.begin(opReadChanges), &failed)
+	defer s.done(opReadChanges, s.meter.begin(opReadChanges), &failed)
 	s.Store.ReadChanges(ctx, reads)
 	for _, r := range reads {
 		failed = cmp.Or(failed, failure(r.Err))
@@ -23,13 +23,13 @@ func (s *observed) ReadChanges(ctx context.Context, reads []*store.ChangesRead) 
 }
 
 func (s *observed) SnapshotChanges(ctx context.Context, ns string, users []string) (_ store.Snapshot, err error) {
-	defer s.meter.done(opSnapshotChanges, s.meter.begin(opSnapshotChanges), &err)
+	defer s.done(opSnapshotChanges, s.meter.begin(opSnapshotChanges), &err)
 	return s.Store.SnapshotChanges(ctx, ns, users)
 }
 
 func (s *observed) SweepChanges(ctx context.Context, sweeps []*store.ChangesSweep) {
 	var failed error
-	defer s.meter.done(opSweepChanges, s.meter.begin(opSweepChanges), &failed)
+	defer s.done(opSweepChanges, s.meter.begin(opSweepChanges), &failed)
 	s.Store.SweepChanges(ctx, sweeps)
 	for _, w := range sweeps {
 		failed = cmp.Or(failed, failure(w.Err))

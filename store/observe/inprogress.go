@@ -28,7 +28,7 @@ func (p *inProgress) begin(o operation) time.Duration {
 	return 0
 }
 
-func (p *inProgress) done(o operation, _ time.Duration, _ *error) {
+func (p *inProgress) done(o operation, _ time.Duration, _ error) {
 	if slices.Contains(p.counted, o) {
 		p.ends()
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
-// callKey returns the key of something about the calls of stores.Chat, in a namespace with one shard.
+// callKey returns the key of something about the calls of chat, in a namespace with one shard.
 func callKey(what string) string { return "presence:" + what + ":{presence:chat}" }
 
 // callKeys are all of them, and callKeysOf those of the namespace whose first shard has a key.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
@@ -26,7 +27,7 @@ func TestCallsOnCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 0)
 	for name, test := range map[string]func(*testing.T, *redistest.Cluster, *movingCalls){
-		"Slots": testCallsWhileSlotsMove, "HalfMoved": testCallsInHalfASlot, "None": testNoCallsInHalfASlot,
+		"Slots": testCallsWhileSlotsMove, "HalfMoved": testCallsInHalfASlot, "Last": testLastCallWhileSlotMoves,
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := redisstore.Options{URL: c.URL(), Shards: 7, Timeout: 2 * time.Second}
@@ -218,16 +219,51 @@ func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	require.Positive(t, m.refused, "no step met a slot that moves")
 }
 
-// testNoCallsInHalfASlot: where no call is kept, calls are read, and users are forgotten, while the slot moves.
-func testNoCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
+// testLastCallWhileSlotMoves: the last call that is kept is deleted while its slot moves, with all keys. After that,
+// calls are read, and users are forgotten, while the slot moves.
+func testLastCallWhileSlotMoves(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	ctx := context.Background()
-	_, err := m.Ping(ctx, "none", []store.Sighting{{User: "alice", At: 1}})
-	require.NoError(t, err)
-	key := "presence:none:0"
+	for _, remove := range []func(kept *redis.Client){
+		func(*redis.Client) {
+			require.NoError(t, m.Forget(ctx, "none", "alice"))
+			_, details, err := m.Describe(ctx, "none", []string{"bob"})
+			require.NoError(t, err)
+			require.Zero(t, details["bob"].InCallUntil)
+		},
+		func(kept *redis.Client) {
+			_, err := m.StepCall(ctx, "none", store.CallAct{ID: "call", User: "alice", Action: lastseen.End})
+			require.NoError(t, err)
+			passed := kept.HSet(ctx, "presence:calls:{presence:none:0}", ":clock", "0 99999999999")
+			require.NoError(t, passed.Err())
+			expired, err := m.ExpireCalls(ctx, "none")
+			require.NoError(t, err)
+			require.Zero(t, expired.Kept)
+		},
+	} {
+		_, err := m.StartCall(ctx, "none", store.NewCall{
+			ID: "call", From: "alice", To: "bob", Ring: time.Hour, Quiet: time.Hour, Shown: true,
+		})
+		require.NoError(t, err)
+		_, err = m.StepCall(ctx, "none", store.CallAct{ID: "call", User: "bob", Action: lastseen.Accept})
+		require.NoError(t, err)
+		testLastCall(t, c, m, remove)
+	}
+}
+
+// testLastCall has the last call deleted.
+func testLastCall(t *testing.T, c *redistest.Cluster, m *movingCalls, remove func(*redis.Client)) {
+	ctx, key := context.Background(), "presence:none:0"
 	from := c.Owner(t, key).Client(t)
 	move := c.BeginMove(t, c.Slot(t, key), c.Primaries[(slices.Index(c.Primaries, c.Owner(t, key))+1)%3])
+	listed := c.Owner(t, "presence::calls").Client(t)
+	remove(from)
+	keys := callKeysOf(key)
+	require.Zero(t, from.Exists(ctx, slices.DeleteFunc(keys, func(key string) bool {
+		return key == "presence:calloutbox:{presence:none:0}" // is emptied after the move
+	})...).Val())
 	check := func() {
 		t.Helper()
+		require.NoError(t, listed.ZAdd(ctx, "presence::calls", redis.Z{Member: "none"}).Err())
 		calls, err := m.ReadCalls(ctx, "none", nil, []string{"alice", "bob"})
 		require.NoError(t, err)
 		require.Equal(t, make([]lastseen.Call, 2), calls)
@@ -235,6 +271,9 @@ func testNoCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) 
 		require.ErrorIs(t, err, store.ErrCallNotFound)
 		_, err = m.StepCall(ctx, "none", store.CallAct{ID: "id", User: "alice", Action: lastseen.End})
 		require.ErrorIs(t, err, store.ErrCallNotFound)
+		heard, err := m.HearCalls(ctx, "none", []store.CallHeard{{User: "alice"}})
+		require.NoError(t, err)
+		require.Equal(t, store.HeardCalls{Calls: make([]store.HeardCall, 1)}, heard)
 		require.NoError(t, m.Forget(ctx, "none", "alice"))
 	}
 	check()

@@ -135,6 +135,9 @@ func (s *Calls) HearCalls(ctx context.Context, name string, heard []store.CallHe
 	if err != nil {
 		return store.HeardCalls{}, err
 	}
+	if len(reply) == 0 {
+		return store.HeardCalls{Calls: make([]store.HeardCall, len(heard))}, nil
+	}
 	if len(reply) != 3 {
 		return store.HeardCalls{}, fmt.Errorf("unexpected script reply of %d elements", len(reply))
 	}

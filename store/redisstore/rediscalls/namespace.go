@@ -73,7 +73,8 @@ func (s *Calls) send(ctx context.Context, ns Namespace, script *redis.Script, ar
 		if !redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") {
 			return cmd, redisclient.Translate(cmd.Err())
 		}
-		if script == scripts.CallRead || script == scripts.CallStep || script == scripts.CallForget {
+		switch script {
+		case scripts.CallRead, scripts.CallStep, scripts.CallHear, scripts.CallForget:
 			if n, err := s.client.Exists(ctx, keys[0]).Result(); err == nil && n == 0 {
 				return nil, nil
 			}

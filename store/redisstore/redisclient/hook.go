@@ -168,7 +168,7 @@ func isInside(ctx context.Context) bool { return ctx.Value(insideKey{}) != nil }
 
 // repeatHook has the client of a Cluster repeat only those commands of a pipeline that failed. By itself, go-redis
 // sends all commands for a node again, also those that succeeded, if the connection is lost or Redis refuses the first
-// one. It still follows redirections. After TRYAGAIN, runShards repeats scripts.
+// one. It still follows redirections. After TRYAGAIN, those who run scripts repeat them.
 type repeatHook struct{ retries int }
 
 func (repeatHook) DialHook(next redis.DialHook) redis.DialHook          { return next }

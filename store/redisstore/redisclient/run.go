@@ -20,12 +20,7 @@ func (c Call) keys() []string { return append([]string{c.Key}, c.Others...) }
 
 // Run runs a script on one key.
 func (c *Client) Run(ctx context.Context, script *redis.Script, key string, args ...any) (*redis.Cmd, error) {
-	return c.RunCall(ctx, script, Call{Key: key, Args: args})
-}
-
-// RunCall runs a script once.
-func (c *Client) RunCall(ctx context.Context, script *redis.Script, one Call) (*redis.Cmd, error) {
-	cmd := c.RunEach(ctx, script, []Call{one})[0]
+	cmd := c.RunEach(ctx, script, []Call{{Key: key, Args: args}})[0]
 	return cmd, Translate(cmd.Err())
 }
 

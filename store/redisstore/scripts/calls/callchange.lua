@@ -31,7 +31,7 @@ local function note_parties(c)
   note({c.from, c.to})
 end
 
--- Puts them into the outbox, and returns what has to be copied. It comes last in a script.
+-- Puts them into the outbox, and returns what has to be copied. It comes last in a script, but for drop_if_none.
 local function note_all()
   local scores, stamp = {}, time_text(now)
   for _, user in ipairs(noted) do
@@ -152,9 +152,9 @@ local function count_calls()
   return math.max(0, redis.call('HLEN', calls_key) - 1)
 end
 
--- Has all keys exist while a call is kept.
+-- Has all keys exist while a call is kept. Those of earlier versions can exist without the empty field or member.
 local function keep_keys()
-  if redis.call('EXISTS', unpack(KEYS)) == #KEYS then
+  if redis.call('EXISTS', unpack(KEYS)) == #KEYS and redis.call('HEXISTS', apps_key, '') == 1 then
     return
   end
   for i = 2, #KEYS do
@@ -166,7 +166,8 @@ local function keep_keys()
   end
 end
 
--- Deletes everything but what is to be copied, if no call is kept.
+-- Deletes everything but what is to be copied, if no call is kept. A script that has done so may not use the keys after
+-- that: Redis would refuse it while the slot moves.
 local function drop_if_none()
   if redis.call('HLEN', calls_key) - redis.call('HEXISTS', calls_key, ':clock') == 0 then
     redis.call('UNLINK', calls_key, apps_key, due_key, over_key, users_key, keys_key, index_key)

@@ -42,10 +42,6 @@ for _, id in ipairs(old) do
     remove_call(c)
   end
 end
-if not drop_if_none() then
-  save_clock()
-end
-
 local wait = math.floor(max_call_gap / 2)
 local first = first_time(due_key)
 if math.max(#ids, #old) >= max_call_batch then
@@ -66,5 +62,8 @@ note(left)
 if #left >= max_call_batch then
   wait = 0
 end
-local copies = note_all()
-return {unreadable or false, steps, count_due(), count_calls(), wait, copies}
+local copies, going, kept = note_all(), count_due(), count_calls()
+if not drop_if_none() then
+  save_clock()
+end
+return {unreadable or false, steps, going, kept, wait, copies}

@@ -19,8 +19,8 @@ for _, member in ipairs(members) do
   end
   redis.call('ZREM', index_key, member)
 end
+local copies = note_all()
 if members[1] and not drop_if_none() then
   save_clock()
 end
-local copies = note_all()
 return {unreadable or false, #members >= max_call_batch and 1 or 0, copies}
