@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/binary"
-	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
-	"github.com/lastseen/lastseen/store"
 )
 
 // callsPause is how long a request that waits for calls relies on signals, which can be lost. Then it looks again.
@@ -173,25 +171,18 @@ func (p *callsPoll) turn(until time.Time) (calls []lastseen.Call, place callPlac
 // read returns the call of the user that goes on, after the one that the client knows if that is over, and the place of
 // a client that has these.
 func (p *callsPoll) read() (calls []lastseen.Call, place callPlace, err error) {
-	ctx := p.c.Request().Context()
-	going, err := p.Store.ReadCalls(ctx, p.namespace, nil, []string{p.user})
+	read, err := p.Store.ReadCalls(p.c.Request().Context(), p.namespace, []string{p.after.id}, []string{p.user})
 	if err != nil {
 		return nil, place, err
 	}
-	place = callPlace{going[0].ID, going[0].Version}
-	if p.after.id != "" && p.after.id != place.id {
-		known, err := store.ReadCall(ctx, p.Store, p.namespace, p.after.id)
-		switch {
-		case err != nil && !errors.Is(err, store.ErrCallNotFound):
-			return nil, place, err
-		case err == nil && known.State.Over() && known.Party(p.user) != "": // the cursor is not signed
-			calls = append(calls, known)
-		}
+	known, going := read[0], read[1]
+	if known.ID != going.ID && known.State.Over() && known.Party(p.user) != "" { // the cursor is not signed
+		calls = append(calls, known)
 	}
-	if place.id != "" {
-		calls = append(calls, going[0])
+	if going.ID != "" {
+		calls = append(calls, going)
 	}
-	return calls, place, nil
+	return calls, callPlace{going.ID, going.Version}, nil
 }
 
 // callsList is what cursors of a user's calls are bound to. It differs from the name of every list, since no namespace

@@ -179,7 +179,7 @@ func (n *session) close(err error) {
 		return
 	}
 	server := n.newest.Load()
-	n.Telemetry.Failed(e.Code.Type().Code)
+	n.Telemetry.Failed(e.Code)
 	if e.Code.CloseCode() < problem.Internal.CloseCode() {
 		server.logRefused(e, n.attrs)
 	} else {
@@ -203,7 +203,7 @@ const closeWait = time.Second
 func (n *session) refuse(err error, id string) {
 	e := classify(err)
 	server := n.newest.Load()
-	n.Telemetry.Failed(e.Code.Type().Code)
+	n.Telemetry.Failed(e.Code)
 	if e.Code.CloseCode() < problem.Internal.CloseCode() {
 		server.logRefused(e, n.attrs)
 	} else {
