@@ -12,23 +12,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testSaidForget: nothing is left of what a user said who is forgotten.
-func testSaidForget(t *testing.T, s store.Store) {
-	start := kit.Now(t, s)
-	kit.Ping(t, s, "alice", start)
-	for _, user := range []string{"alice", "bob", "other"} {
-		Say(t, s, user, Until(start+60*kit.Minute, Busy))
-	}
-	kit.Forget(t, s, "alice", "bob", "nobody")
-	RequireSaid(t, s, "alice", Nothing)
-	RequireSaid(t, s, "bob", Nothing)
-	RequireSaid(t, s, "other", Until(start+60*kit.Minute, Busy))
-	kit.Ping(t, s, "alice", start)
-	RequireSaid(t, s, "alice", Nothing)
-	kit.Forget(t, s, "alice", "other")
-	require.True(t, kit.RemoveEmpty(t, s, kit.Namespace))
-}
-
 // hide makes users invisible from an instant on: one without an end, one until another instant, and one who says
 // something else then. It returns the users.
 func hide(t *testing.T, s store.Store, from, end lastseen.Instant, then lastseen.Said) []string {
@@ -46,46 +29,6 @@ func requireHides(t *testing.T, s store.Store, user string, from, end lastseen.I
 	require.Zero(t, kit.Ping(t, s, user, from+1), user)
 	require.Zero(t, kit.Leave(t, s, user, end-1), user)
 	require.Zero(t, devices.RecordOne(t, s, devices.On(user, "a", end-1)), user)
-}
-
-// testInvisibleForget: pings count after a user is forgotten, whatever their time is.
-func testInvisibleForget(t *testing.T, s store.Store) {
-	start := kit.Now(t, s)
-	first, end := start-60*kit.Minute, start-30*kit.Minute
-	hiding := hide(t, s, first, end, Busy)
-	kit.Forget(t, s, hiding...)
-	for _, user := range hiding {
-		RequireSaid(t, s, user, Nothing)
-		require.Equal(t, Nothing, Saying(t, s, user, first))
-		require.Zero(t, kit.Lookup(t, s, user)[0])
-		require.Equal(t, kit.Here(first), kit.Ping(t, s, user, first))
-		require.Equal(t, kit.Left(end-1), kit.Leave(t, s, user, end-1))
-		require.Equal(t, kit.Here(end), devices.RecordOne(t, s, devices.On(user, "a", end)))
-	}
-}
-
-// testSaidRemoveEmpty: a namespace stays in which a user says something that others see.
-func testSaidRemoveEmpty(t *testing.T, s store.Store) {
-	start := kit.Now(t, s)
-	for _, what := range []lastseen.Said{Busy, Until(start+60*kit.Minute, Away), Said("", "a note")} {
-		Say(t, s, "alice", what)
-		require.False(t, kit.RemoveEmpty(t, s, kit.Namespace))
-		kit.Ping(t, s, "alice", start-60*kit.Minute)
-		kit.Trim(t, s, kit.Namespace, start-30*kit.Minute, true)
-		require.False(t, kit.RemoveEmpty(t, s, kit.Namespace))
-		RequireSaid(t, s, "alice", what)
-		require.Equal(t, []store.NamespaceInfo{{Name: kit.Namespace}}, kit.Namespaces(t, s, 10))
-		Say(t, s, "alice", Nothing)
-		require.True(t, kit.RemoveEmpty(t, s, kit.Namespace))
-		require.Empty(t, kit.Existing(t, s))
-	}
-	SayAt(t, s, "alice", Until(start-30*kit.Minute, Busy), start-60*kit.Minute)
-	require.Equal(t, []string{kit.Namespace}, kit.Existing(t, s))
-	require.True(t, kit.RemoveEmpty(t, s, kit.Namespace), "it has ended")
-	require.Empty(t, kit.Existing(t, s))
-	RequireSaid(t, s, "alice", Nothing)
-	kit.Ping(t, s, "alice", kit.Base)
-	RequireSaid(t, s, "alice", Nothing)
 }
 
 // testInvisibleRemoveEmpty: a hidden time does not keep a namespace, and outlives it.
@@ -119,6 +62,11 @@ func testInvisibleRemoveEmpty(t *testing.T, s store.Store) {
 	require.Zero(t, kit.Ping(t, s, "invisible", start-kit.Minute-1), "hidden")
 	require.Equal(t, kit.Here(start), kit.Ping(t, s, "invisible", start))
 	require.Equal(t, kit.Here(start), kit.Ping(t, s, "until", start))
+
+	kit.Forget(t, s, "invisible", "until")
+	require.True(t, kit.RemoveEmpty(t, s, kit.Namespace))
+	kit.Forget(t, s, hiding...)
+	require.Equal(t, kit.Here(first+1), kit.Ping(t, s, "ended", first+1), "nothing of who is forgotten is hidden")
 }
 
 // testSaidDelete: nothing is left of a namespace that was deleted.

@@ -13,25 +13,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testInvisible: a user who becomes invisible leaves, and pings, leaves and devices change nothing from then on.
-func testInvisible(t *testing.T, s store.Store) {
-	start := kit.Now(t, s)
-	kit.Ping(t, s, "alice", start-10*kit.Minute)
-	require.Equal(t, kit.Left(start-5*kit.Minute), SayAt(t, s, "alice", Invisible, start-5*kit.Minute))
-	requireInvisible(t, s, "alice", Invisible, kit.Left(start-5*kit.Minute), Nothing)
-	for _, at := range []lastseen.Instant{
-		kit.Base, start - 5*kit.Minute, start - 5*kit.Minute + 1, start - kit.Minute, start,
-	} {
-		require.Equal(t, kit.Left(start-5*kit.Minute), kit.Ping(t, s, "alice", at), "%s", at)
-		require.Equal(t, kit.Left(start-5*kit.Minute), kit.Leave(t, s, "alice", at), "%s", at)
-		require.Equal(t, kit.Left(start-5*kit.Minute), devices.RecordOne(t, s, devices.On("alice", "a", at)), "%s", at)
-		require.Equal(t, kit.Left(start-5*kit.Minute), devices.RecordOne(t, s, devices.Bye("alice", "a", at)), "%s", at)
-	}
-	requireInvisible(t, s, "alice", Invisible, kit.Left(start-5*kit.Minute), Nothing)
-	require.Empty(t, devices.Of(t, s, "alice").Records)
-	require.Equal(t, kit.Here(start), kit.Ping(t, s, "bob", start), "others are seen")
-}
-
 // testInvisibleAhead: the leave is at the call's time, bounded like that of a ping, or at the user's if that is later.
 func testInvisibleAhead(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
@@ -84,31 +65,6 @@ func testInvisibleInBatch(t *testing.T, s store.Store) {
 	devices.Require(t, s, "hidden")
 }
 
-// testInvisibleDevices: becoming invisible is a leave on all devices, and nothing is kept of what devices assert then.
-func testInvisibleDevices(t *testing.T, s store.Store) {
-	start := kit.Now(t, s)
-	for _, user := range []string{"alice", "bob"} {
-		devices.Record(t, s, devices.On(user, "a", start-1000),
-			devices.WithMeta(devices.On(user, "b", start-500), `{"n":1}`))
-	}
-	require.Equal(t, kit.Left(start), SayAt(t, s, "alice", Invisible, start))
-	require.Equal(t, kit.Left(start), kit.Leave(t, s, "bob", start))
-	want := devices.Of(t, s, "bob")
-	require.Equal(t, want, devices.Of(t, s, "alice"))
-	for i, sighting := range []store.DeviceSighting{
-		devices.On("alice", "a", start+1), devices.Bye("alice", "b",
-			start+1), devices.WithMeta(devices.On("alice", "c", start+2), `{"n":2}`),
-		devices.On("alice", "a", start-100), devices.Bye("alice", "b", start-100),
-	} {
-		require.Equal(t, kit.Left(start), devices.RecordOne(t, s, sighting), i)
-		require.Equal(t, want, devices.Of(t, s, "alice"), i)
-	}
-	end := kit.Now(t, s) + 10
-	SayAt(t, s, "alice", Nothing, end)
-	require.Equal(t, kit.Left(start), devices.RecordOne(t, s, devices.On("alice", "c", start+2)), "late")
-	require.Equal(t, want, devices.Of(t, s, "alice"), "what was hidden is not shown later")
-}
-
 // testInvisibleUntil: the hidden time ends by itself. Pings from then on count, and earlier ones never do.
 func testInvisibleUntil(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
@@ -132,32 +88,6 @@ func testInvisibleUntil(t *testing.T, s store.Store) {
 	require.Equal(t, kit.Here(end+1), devices.RecordOne(t, s, devices.Bye("alice", "c", end-1)), "hidden")
 	devices.Require(t, s, "alice", "a")
 	require.Equal(t, kit.Left(start), kit.Leave(t, s, "alice", start))
-}
-
-// testInvisibleEnded: saying something else, or nothing, ends the hidden time. What was hidden stays hidden.
-func testInvisibleEnded(t *testing.T, s store.Store) {
-	start := kit.Now(t, s)
-	first, end := start-60*kit.Minute, start-30*kit.Minute
-	for user, next := range map[string]lastseen.Said{"nothing": Nothing, "busy": Busy, "note": Said("", "a note")} {
-		for suffix, what := range map[string]lastseen.Said{
-			"": Invisible, " until": Until(start-10*kit.Minute, Invisible), " later": Until(start+60*kit.Minute,
-				Invisible),
-		} {
-			user := user + suffix
-			kit.Ping(t, s, user, first-1)
-			SayAt(t, s, user, what, first)
-			require.Equal(t, kit.Left(first), SayAt(t, s, user, next, end), "the state stays")
-			RequireSaid(t, s, user, next)
-			for _, at := range []lastseen.Instant{kit.Base, first, first + 1, end - 1} {
-				require.Equal(t, kit.Left(first), kit.Ping(t, s, user, at), "hidden")
-				require.Equal(t, kit.Left(first), kit.Leave(t, s, user, at), "hidden")
-				require.Equal(t, kit.Left(first), devices.RecordOne(t, s, devices.On(user, "a", at)), "hidden")
-			}
-			require.Equal(t, kit.Here(end), kit.Ping(t, s, user, end))
-			require.Equal(t, kit.Here(start), kit.Ping(t, s, user, start))
-			devices.Require(t, s, user)
-		}
-	}
 }
 
 // testInvisibleAndClocksAhead: a ping that arrives in the hidden time is hidden, also if its time is after the end.

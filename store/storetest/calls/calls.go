@@ -22,7 +22,6 @@ func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	suite := []callCase{
 		{"Start", testCallStart},
-		{"Start/Busy", testCallBusy},
 		{"Start/Key", testCallKey},
 		{"Start/KeyOfOthers", testCallKeysOfOthers},
 		{"Start/TooMany", testTooManyCalls},
@@ -113,15 +112,15 @@ func NewCalling(t require.TestingT, s store.Store) *Calling {
 	return &Calling{Store: s, t: t, namespace: kit.Namespace}
 }
 
-// call returns a call from one user to another that is to begin.
-func (c *Calling) call(from, to string) store.NewCall {
+// Call returns a call from one user to another that is to begin.
+func (c *Calling) Call(from, to string) store.NewCall {
 	return store.NewCall{
 		ID: fmt.Sprintf("call_%d-A", c.ids.Add(1)), From: from, To: to, Ring: long, Quiet: long, Shown: true,
 	}
 }
 
-// begin starts a call, which must succeed.
-func (c *Calling) begin(call store.NewCall) lastseen.Call {
+// Begin starts a call, which must succeed.
+func (c *Calling) Begin(call store.NewCall) lastseen.Call {
 	step, err := c.StartCall(context.Background(), c.namespace, call)
 	require.NoError(c.t, err)
 	require.Equal(c.t, lastseen.Stepped, step.Outcome)
@@ -130,15 +129,15 @@ func (c *Calling) begin(call store.NewCall) lastseen.Call {
 }
 
 // Ring has one user call another.
-func (c *Calling) Ring(from, to string) lastseen.Call { return c.begin(c.call(from, to)) }
+func (c *Calling) Ring(from, to string) lastseen.Call { return c.Begin(c.Call(from, to)) }
 
 // active has one user call another, who accepts.
-func (c *Calling) active(from, to string) lastseen.Call { return c.accepted(c.call(from, to)) }
+func (c *Calling) active(from, to string) lastseen.Call { return c.Accepted(c.Call(from, to)) }
 
-// accepted starts a call, which the callee accepts.
-func (c *Calling) accepted(call store.NewCall) lastseen.Call {
-	c.begin(call)
-	return c.act(call.ID, call.To, lastseen.Accept).Call
+// Accepted starts a call, which the callee accepts.
+func (c *Calling) Accepted(call store.NewCall) lastseen.Call {
+	c.Begin(call)
+	return c.Act(call.ID, call.To, lastseen.Accept).Call
 }
 
 // fail starts a call, which must fail.
@@ -159,8 +158,8 @@ func (c *Calling) step(id, user, device string, action lastseen.CallAction, app 
 	return step
 }
 
-// act is step without a device, for an action that must change the state.
-func (c *Calling) act(id, user string, action lastseen.CallAction) store.CallStep {
+// Act is step without a device, for an action that must change the state.
+func (c *Calling) Act(id, user string, action lastseen.CallAction) store.CallStep {
 	step := c.step(id, user, "", action, "")
 	require.Equal(c.t, lastseen.Stepped, step.Outcome, "%s of %s", action, user)
 	require.False(c.t, step.Expired)
@@ -173,8 +172,8 @@ func (c *Calling) refuse(id, user string, action lastseen.CallAction) {
 	require.Equal(c.t, lastseen.Refused, step.Outcome, "%s of %s", action, user)
 }
 
-// read returns a call.
-func (c *Calling) read(id string) lastseen.Call {
+// Read returns a call.
+func (c *Calling) Read(id string) lastseen.Call {
 	call, err := store.ReadCall(context.Background(), c, c.namespace, id)
 	require.NoError(c.t, err)
 	return call
@@ -209,8 +208,8 @@ func (c *Calling) idsOf(users ...string) (ids []string) {
 	return ids
 }
 
-// expire calls ExpireCalls once.
-func (c *Calling) expire() store.ExpiredCalls {
+// Expire calls ExpireCalls once.
+func (c *Calling) Expire() store.ExpiredCalls {
 	expired, err := c.ExpireCalls(context.Background(), c.namespace)
 	require.NoError(c.t, err)
 	for _, step := range expired.Steps {
@@ -237,8 +236,8 @@ func requireOver(t require.TestingT, call lastseen.Call) {
 	require.Empty(t, call.App)
 }
 
-// hear notes that users were heard without a device.
-func (c *Calling) hear(users ...string) []store.CallStep { return c.hearOn(onAny(users...)...) }
+// Hear notes that users were heard without a device.
+func (c *Calling) Hear(users ...string) []store.CallStep { return c.hearOn(onAny(users...)...) }
 
 // onAny returns users who were heard without a device.
 func onAny(users ...string) []store.CallHeard {

@@ -17,14 +17,14 @@ import (
 // testCallForget: nothing is left of the calls of a user who is forgotten, and the other parties are free.
 func testCallForget(t *testing.T, c *Calling) {
 	kit.Ping(t, c, "alice", kit.Now(t, c))
-	kept := c.call("alice", "bob")
+	kept := c.Call("alice", "bob")
 	kept.Key, kept.Digest = "key", "digest"
-	c.begin(kept)
-	c.act(kept.ID, "alice", lastseen.End)
+	c.Begin(kept)
+	c.Act(kept.ID, "alice", lastseen.End)
 	to := c.Ring("bob", "alice")
-	c.act(to.ID, "alice", lastseen.Reject)
+	c.Act(to.ID, "alice", lastseen.Reject)
 	other := c.Ring("bob", "carol")
-	c.act(other.ID, "carol", lastseen.Reject)
+	c.Act(other.ID, "carol", lastseen.Reject)
 	call := c.active("alice", "bob")
 	kit.Forget(t, c, "alice")
 	for _, id := range []string{kept.ID, to.ID, call.ID} {
@@ -32,14 +32,14 @@ func testCallForget(t *testing.T, c *Calling) {
 		_, err := c.StepCall(t.Context(), kit.Namespace, store.CallAct{ID: id, User: "bob", Action: lastseen.End})
 		require.ErrorIs(t, err, store.ErrCallNotFound)
 	}
-	require.Equal(t, lastseen.Rejected, c.read(other.ID).State)
+	require.Equal(t, lastseen.Rejected, c.Read(other.ID).State)
 	require.Equal(t, []string{"", ""}, c.idsOf("alice", "bob"))
-	require.Equal(t, store.ExpiredCalls{Kept: 1, Next: store.MaxCallGap / 2}, c.expire())
+	require.Equal(t, store.ExpiredCalls{Kept: 1, Next: store.MaxCallGap / 2}, c.Expire())
 	require.Empty(t, availability.Details(t, c, "alice", "bob"))
-	c.begin(kept) // the key and the ID are free
-	c.act(kept.ID, "bob", lastseen.Accept)
+	c.Begin(kept) // the key and the ID are free
+	c.Act(kept.ID, "bob", lastseen.Accept)
 	kit.Forget(t, c, "nobody", "carol")
-	require.Equal(t, lastseen.Active, c.read(kept.ID).State)
+	require.Equal(t, lastseen.Active, c.Read(kept.ID).State)
 	c.Unknown(other.ID)
 
 	require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob"))
@@ -54,21 +54,21 @@ func testCallDelete(t *testing.T, c *Calling) {
 	other.namespace = kit.Namespace + "-"
 	there := other.active("alice", "bob")
 	for range 2 {
-		call := c.call("alice", "bob")
+		call := c.Call("alice", "bob")
 		call.Key, call.Digest = "key", "digest"
 		call.ID = "a"
-		c.accepted(call)
-		c.act(c.Ring("carol", "dave").ID, "carol", lastseen.End)
+		c.Accepted(call)
+		c.Act(c.Ring("carol", "dave").ID, "carol", lastseen.End)
 		require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob"))
 		require.NoError(t, c.DeleteNamespace(t.Context(), kit.Namespace))
 		require.Equal(t, []string{other.namespace}, kit.Existing(t, c))
 		c.Unknown("a")
 		require.Equal(t, []string{"", "", ""}, c.idsOf("alice", "bob", "carol"))
-		require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.expire())
+		require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.Expire())
 		kit.Ping(t, c, "alice", kit.Now(t, c))
 		require.Empty(t, availability.Details(t, c, "alice", "bob"))
 	}
-	require.Equal(t, there, other.read(there.ID))
+	require.Equal(t, there, other.Read(there.ID))
 	require.Equal(t, []string{"alice", "bob"}, other.inCall("alice", "bob"))
 }
 
@@ -76,9 +76,9 @@ func testCallDelete(t *testing.T, c *Calling) {
 func testCallRemoveEmpty(t *testing.T, c *Calling) {
 	_, err := c.StepCall(t.Context(), kit.Namespace, store.CallAct{ID: "a", User: "alice", Action: lastseen.End})
 	require.ErrorIs(t, err, store.ErrCallNotFound)
-	c.hear("alice")
-	c.expire()
-	refused := c.call("alice", "bob")
+	c.Hear("alice")
+	c.Expire()
+	refused := c.Call("alice", "bob")
 	refused.CalleeUnavailable = true
 	c.fail(store.ErrCalleeUnavailable, refused)
 	require.Empty(t, kit.Existing(t, c), "only a call that rings creates a namespace")
@@ -86,15 +86,15 @@ func testCallRemoveEmpty(t *testing.T, c *Calling) {
 	require.Equal(t, []store.NamespaceInfo{{Name: kit.Namespace}}, kit.Namespaces(t, c, 10))
 	require.False(t, kit.RemoveEmpty(t, c, kit.Namespace))
 	kit.Ping(t, c, "alice", kit.Base)
-	c.act(call.ID, "bob", lastseen.Accept)
+	c.Act(call.ID, "bob", lastseen.Accept)
 	require.False(t, kit.RemoveEmpty(t, c, kit.Namespace))
 	require.Equal(t, []string{call.ID}, c.idsOf("alice"))
-	c.act(call.ID, "bob", lastseen.End)
+	c.Act(call.ID, "bob", lastseen.End)
 	require.False(t, kit.RemoveEmpty(t, c, kit.Namespace), "a user has a state")
 	kit.Forget(t, c, "alice")
 	require.True(t, kit.RemoveEmpty(t, c, kit.Namespace))
 	call = c.Ring("carol", "dave")
-	c.act(call.ID, "carol", lastseen.End)
+	c.Act(call.ID, "carol", lastseen.End)
 	require.True(t, kit.RemoveEmpty(t, c, kit.Namespace), "a call that is over keeps no namespace")
 	require.Empty(t, kit.Existing(t, c))
 	c.Ring("carol", "dave")
@@ -103,7 +103,7 @@ func testCallRemoveEmpty(t *testing.T, c *Calling) {
 
 func testCallRemoveEmptyWriters(t *testing.T, c *Calling) {
 	call := func(w, i int) store.NewCall {
-		n := c.call(fmt.Sprint("from", w), fmt.Sprint("to", w))
+		n := c.Call(fmt.Sprint("from", w), fmt.Sprint("to", w))
 		n.ID = fmt.Sprint("call", w, "-", i)
 		return n
 	}
@@ -140,7 +140,7 @@ func testCallNamespaces(t *testing.T, c *Calling) {
 		want = append(want, other.namespace)
 		call := other.Ring("alice", "bob")
 		if i%2 == 0 {
-			other.act(call.ID, "alice", lastseen.End)
+			other.Act(call.ID, "alice", lastseen.End)
 		}
 	}
 	walked, after := []string{}, ""

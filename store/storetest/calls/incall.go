@@ -15,8 +15,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// setInCall records until when a user is in a call.
-func (c *Calling) setInCall(user string, until lastseen.Instant) {
+// SetInCall records until when a user is in a call.
+func (c *Calling) SetInCall(user string, until lastseen.Instant) {
 	kit.SetInCall(c.t, c.Store, c.namespace, user, until)
 }
 
@@ -33,8 +33,8 @@ func (c *Calling) inCall(users ...string) []string {
 	return found
 }
 
-// until returns until when users are in a call by their details; 0 for not.
-func (c *Calling) until(users ...string) []lastseen.Instant {
+// Until returns until when users are in a call by their details; 0 for not.
+func (c *Calling) Until(users ...string) []lastseen.Instant {
 	details, ends := availability.DetailsIn(c.t, c.Store, c.namespace, users...), make([]lastseen.Instant, len(users))
 	for i, user := range users {
 		ends[i] = details[user].InCallUntil
@@ -47,27 +47,27 @@ func testInCall(t *testing.T, c *Calling) {
 	kit.Ping(t, c, "alice", kit.Now(t, c))
 	call := c.Ring("alice", "bob")
 	require.Empty(t, availability.Details(t, c, "alice", "bob"))
-	call = c.act(call.ID, "bob", lastseen.Accept).Call
-	for _, until := range c.until("alice", "bob") {
+	call = c.Act(call.ID, "bob", lastseen.Accept).Call
+	for _, until := range c.Until("alice", "bob") {
 		requireNear(t, call.Expires, until, 10)
 	}
 	require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob", "carol"))
-	c.act(call.ID, "bob", lastseen.End)
+	c.Act(call.ID, "bob", lastseen.End)
 	require.Empty(t, availability.Details(t, c, "alice", "bob"))
 }
 
 // testInCallNotShown: where calls are not shown, nobody is in a call.
 func testInCallNotShown(t *testing.T, c *Calling) {
 	for _, quiet := range []time.Duration{long, soon} {
-		call := c.call("alice", "bob")
+		call := c.Call("alice", "bob")
 		call.Shown, call.Quiet = false, quiet
-		c.accepted(call)
+		c.Accepted(call)
 		require.Empty(t, availability.Details(t, c, "alice", "bob"))
 		if quiet == soon {
 			c.expireOne()
 		} else {
-			require.Empty(t, c.hear("alice", "bob"))
-			c.act(call.ID, "bob", lastseen.End)
+			require.Empty(t, c.Hear("alice", "bob"))
+			c.Act(call.ID, "bob", lastseen.End)
 		}
 		require.Empty(t, availability.Details(t, c, "alice", "bob"))
 	}
@@ -78,14 +78,14 @@ func testInCallLost(t *testing.T, c *Calling) {
 	const n = store.MaxCallBatch/2 + 10
 	users := make([]string, 0, 2*n)
 	for i := range n {
-		call := c.call(fmt.Sprint("from", i), fmt.Sprint("to", i))
+		call := c.Call(fmt.Sprint("from", i), fmt.Sprint("to", i))
 		call.Quiet = soon
 		users = append(users, call.From, call.To)
-		c.accepted(call)
+		c.Accepted(call)
 	}
 	steps := 0
 	c.poll("all calls are lost", func() bool {
-		steps += len(c.expire().Steps)
+		steps += len(c.Expire().Steps)
 		return steps == n
 	})
 	for part := range slices.Chunk(users, 500) {
@@ -97,13 +97,13 @@ func testInCallLost(t *testing.T, c *Calling) {
 // time.
 func testInCallRenewed(t *testing.T, c *Calling) {
 	still := c.active("carol", "dave")
-	call := c.call("alice", "bob")
+	call := c.Call("alice", "bob")
 	call.Quiet = 4 * time.Second
-	c.accepted(call)
-	first, hears := c.until("alice", "bob", "carol", "dave"), 0
+	c.Accepted(call)
+	first, hears := c.Until("alice", "bob", "carol", "dave"), 0
 	renewed := func() bool {
 		now := kit.Now(t, c)
-		ends := c.until("alice", "bob")
+		ends := c.Until("alice", "bob")
 		require.Equal(t, ends[0], ends[1])
 		require.Greater(t, ends[0], now, "it has passed")
 		moved := ends[0] != first[0]
@@ -114,13 +114,13 @@ func testInCallRenewed(t *testing.T, c *Calling) {
 		return moved
 	}
 	c.poll("the call is renewed", func() bool {
-		require.Empty(t, c.hear("alice", "bob", "carol", "dave"))
+		require.Empty(t, c.Hear("alice", "bob", "carol", "dave"))
 		hears++
 		return renewed()
 	})
 	require.Greater(t, hears, 1, "it is not renewed each time")
-	require.Equal(t, first[2:], c.until("carol", "dave"))
-	require.Equal(t, lastseen.Active, c.read(still.ID).State)
+	require.Equal(t, first[2:], c.Until("carol", "dave"))
+	require.Equal(t, lastseen.Active, c.Read(still.ID).State)
 	c.poll("being alive renews it, too", func() bool {
 		for _, user := range []string{"alice", "bob"} {
 			c.step(call.ID, user, "", lastseen.Alive, "")
@@ -137,9 +137,9 @@ func testInCallDetails(t *testing.T, c *Calling) {
 	availability.Say(t, c, "alice", availability.Busy)
 	all := func() store.Details { return availability.Details(t, c, "alice")["alice"] }
 	require.Equal(t, store.Details{Said: availability.Busy, IdleSince: start - 10}, all())
-	c.setInCall("alice", end)
+	c.SetInCall("alice", end)
 	require.Equal(t, store.Details{Said: availability.Busy, IdleSince: start - 10, InCallUntil: end}, all())
-	c.setInCall("alice", end+1)
+	c.SetInCall("alice", end+1)
 	availability.Say(t, c, "alice", availability.Until(end, availability.Away))
 	require.Equal(t,
 		store.Details{Said: availability.Until(end, availability.Away), IdleSince: start - 10, InCallUntil: end + 1},
@@ -152,12 +152,12 @@ func testInCallDetails(t *testing.T, c *Calling) {
 	kit.Ping(t, c, "alice", start+3)
 	require.Equal(t, store.Details{InCallUntil: end + 1}, all())
 	availability.Say(t, c, "alice", availability.Until(end, availability.Busy))
-	c.setInCall("alice", 0)
+	c.SetInCall("alice", 0)
 	require.Equal(t, store.Details{Said: availability.Until(end, availability.Busy)}, all())
-	c.setInCall("alice", end)
+	c.SetInCall("alice", end)
 	availability.Say(t, c, "alice", availability.Nothing)
-	c.setInCall("alice", 0)
-	c.setInCall("bob", 0)
+	c.SetInCall("alice", 0)
+	c.SetInCall("bob", 0)
 	require.Empty(t, availability.Details(t, c, "alice", "bob"), "nothing is left")
 }
 
@@ -173,19 +173,19 @@ func testInCallNeverSeen(t *testing.T, c *Calling) {
 	require.Equal(t, availability.Busy, availability.Details(t, c, "bob")["bob"].Said)
 	require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob"))
 	availability.Say(t, c, "bob", availability.Nothing)
-	c.setInCall("carol", end)
-	c.setInCall("bob", 0)
+	c.SetInCall("carol", end)
+	c.SetInCall("bob", 0)
 	require.Equal(t, map[string]store.Details{"carol": {InCallUntil: end}}, availability.Details(t, c, "bob", "carol"))
 }
 
 // testInCallNoNamespace: being in a call creates no namespace.
 func testInCallNoNamespace(t *testing.T, c *Calling) {
 	end := kit.Now(t, c) + 60*kit.Minute
-	c.setInCall("alice", end)
-	c.setInCall("bob", 0)
+	c.SetInCall("alice", end)
+	c.SetInCall("bob", 0)
 	require.Empty(t, kit.Existing(t, c))
 	require.NoError(t, c.Register(t.Context(), []string{kit.Namespace}))
-	c.setInCall("alice", 0)
+	c.SetInCall("alice", 0)
 	require.Empty(t, availability.Details(t, c, "alice"))
 	require.True(t, kit.RemoveEmpty(t, c, kit.Namespace))
 }
@@ -199,12 +199,12 @@ func testInCallUserIDs(t *testing.T, c *Calling) {
 		if i%2 == 0 {
 			kit.Ping(t, c, id, kit.Base)
 		}
-		c.setInCall(id, end+lastseen.Instant(i))
+		c.SetInCall(id, end+lastseen.Instant(i))
 		want[id] = store.Details{InCallUntil: end + lastseen.Instant(i)}
 	}
 	require.Equal(t, want, availability.Details(t, c, ids...))
 	for _, id := range ids {
-		c.setInCall(id, 0)
+		c.SetInCall(id, 0)
 	}
 	require.Empty(t, availability.Details(t, c, ids...))
 }
@@ -218,6 +218,6 @@ func testInCallTrim(t *testing.T, c *Calling) {
 	require.Equal(t, []string{call.ID}, c.idsOf("alice"))
 	kit.Ping(t, c, "alice", kit.Now(t, c))
 	require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob"))
-	c.act(call.ID, "alice", lastseen.End)
+	c.Act(call.ID, "alice", lastseen.End)
 	require.Empty(t, c.inCall("alice", "bob"))
 }

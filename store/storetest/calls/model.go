@@ -44,8 +44,8 @@ func testCallsModel(t *testing.T, open kit.Open) {
 			"forget": m.forget,
 			"empty":  m.removeEmpty,
 			"delete": m.delete,
-			"expire": func(t *rapid.T) { require.Empty(t, m.expire().Steps) },
-			"hear":   func(t *rapid.T) { require.Empty(t, m.hear(drawCallUser.Draw(t, "user"))) },
+			"expire": func(t *rapid.T) { require.Empty(t, m.Expire().Steps) },
+			"hear":   func(t *rapid.T) { require.Empty(t, m.Hear(drawCallUser.Draw(t, "user"))) },
 		})
 	})
 }
@@ -72,7 +72,7 @@ func (m *callsModel) rings(user string) bool {
 
 func (m *callsModel) start(t *rapid.T) {
 	users := rapid.Permutation([]string{"a", "aa", "b", "é"}).Draw(t, "users")
-	c := m.call(users[0], users[1])
+	c := m.Call(users[0], users[1])
 	c.FromDevice, c.Key = drawCallDevice.Draw(t, "device"), drawCallKey.Draw(t, "key")
 	c.Digest = c.To
 	c.CalleeHidden = rapid.Bool().Draw(t, "hidden")
@@ -184,7 +184,7 @@ func (m *callsModel) compare(t *rapid.T) {
 	m.compareInCall(t)
 	goOn := 0
 	for _, call := range m.calls {
-		got := m.read(call.NewCall.ID)
+		got := m.Read(call.NewCall.ID)
 		require.Equal(t, call.State, got.State)
 		require.Equal(t, call.Version, got.Version)
 		require.Equal(t, call.By, got.By)
@@ -202,7 +202,7 @@ func (m *callsModel) compare(t *rapid.T) {
 		}
 		require.Equal(t, []string{want}, m.idsOf(user))
 	}
-	expired := m.expire()
+	expired := m.Expire()
 	require.Equal(t, goOn, expired.Calls)
 	require.Equal(t, len(m.calls), expired.Kept)
 	if goOn > 0 {

@@ -72,7 +72,7 @@ func RunRaces(t *testing.T, one, two store.Store, races int) {
 	r := &callRace{Calling: NewCalling(t, one), t: t, other: two}
 	calls := make([]store.NewCall, races)
 	for i := range calls {
-		calls[i] = r.call(fmt.Sprint("from", i), fmt.Sprint("to", i))
+		calls[i] = r.Call(fmt.Sprint("from", i), fmt.Sprint("to", i))
 	}
 	const workers = 4 // so that the store need not wait for this process
 	var running sync.WaitGroup
@@ -87,7 +87,7 @@ func RunRaces(t *testing.T, one, two store.Store, races int) {
 	require.False(t, t.Failed())
 	reached := map[lastseen.CallState]int{}
 	for _, call := range calls {
-		over := r.read(call.ID)
+		over := r.Read(call.ID)
 		requireOver(t, over)
 		require.NoError(t, r.Check(over))
 		if over.Accepted != 0 {
@@ -105,7 +105,7 @@ func RunRaces(t *testing.T, one, two store.Store, races int) {
 		parties = append(parties, call.From, call.To)
 	}
 	r.poll("nobody is in a call", func() bool {
-		require.Empty(t, r.expire().Steps)
+		require.Empty(t, r.Expire().Steps)
 		for part := range slices.Chunk(parties, 500) {
 			if len(availability.Details(t, r, part...)) > 0 {
 				return false
@@ -189,7 +189,7 @@ func testCallsStartConcurrent(t *testing.T, c *Calling) {
 				if from == to {
 					continue
 				}
-				call := c.call(fmt.Sprint("u", from), fmt.Sprint("u", to))
+				call := c.Call(fmt.Sprint("u", from), fmt.Sprint("u", to))
 				starting.Go(func() {
 					step, err := c.StartCall(context.Background(), kit.Namespace, call)
 					switch {
@@ -216,7 +216,7 @@ func testCallsStartConcurrent(t *testing.T, c *Calling) {
 		}
 		for _, call := range begun {
 			if call.ID != "" {
-				c.act(call.ID, call.From, lastseen.End)
+				c.Act(call.ID, call.From, lastseen.End)
 			}
 		}
 	}
@@ -228,7 +228,7 @@ func testCallsKeyConcurrent(t *testing.T, c *Calling) {
 		var starting sync.WaitGroup
 		steps := make([]store.CallStep, 8)
 		for i := range steps {
-			call := c.call(fmt.Sprint("from", round), "to")
+			call := c.Call(fmt.Sprint("from", round), "to")
 			call.Key, call.Digest = "key", "digest"
 			starting.Go(func() {
 				var err error
@@ -244,6 +244,6 @@ func testCallsKeyConcurrent(t *testing.T, c *Calling) {
 			require.Equal(t, steps[0].Call, step.Call)
 		}
 		require.Equal(t, map[lastseen.CallOutcome]int{lastseen.Stepped: 1, lastseen.Repeated: len(steps) - 1}, outcomes)
-		c.act(steps[0].Call.ID, "to", lastseen.Reject)
+		c.Act(steps[0].Call.ID, "to", lastseen.Reject)
 	}
 }

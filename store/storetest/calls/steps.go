@@ -15,7 +15,7 @@ import (
 
 // inState returns a call of alice on a phone, to bob, that is in a state. If it was accepted, bob did so on a tablet.
 func (c *Calling) inState(state lastseen.CallState) lastseen.Call {
-	call := c.call("alice", "bob")
+	call := c.Call("alice", "bob")
 	call.FromDevice, call.App = "phone", `"offer"`
 	switch state {
 	case lastseen.Missed:
@@ -23,7 +23,7 @@ func (c *Calling) inState(state lastseen.CallState) lastseen.Call {
 	case lastseen.Lost:
 		call.Quiet = soon
 	}
-	c.begin(call)
+	c.Begin(call)
 	if state == lastseen.Active || state == lastseen.Ended || state == lastseen.Lost {
 		c.step(call.ID, "bob", "tablet", lastseen.Accept, "")
 	}
@@ -33,9 +33,9 @@ func (c *Calling) inState(state lastseen.CallState) lastseen.Call {
 	case lastseen.Rejected:
 		c.step(call.ID, "bob", "tablet", lastseen.Reject, "")
 	case lastseen.Missed, lastseen.Lost:
-		c.poll(string(state), func() bool { return len(c.expire().Steps) == 1 })
+		c.poll(string(state), func() bool { return len(c.Expire().Steps) == 1 })
 	}
-	got := c.read(call.ID)
+	got := c.Read(call.ID)
 	require.Equal(c.t, state, got.State)
 	return got
 }
@@ -85,7 +85,7 @@ func (c *Calling) requireStep(was lastseen.Call, a store.CallAct) {
 	want.Expires = step.Call.Expires // hearing a party changes it
 	require.Equal(c.t, state.Over(), want.Expires == 0, what)
 	require.Equal(c.t, want, step.Call, what)
-	read := c.read(a.ID)
+	read := c.Read(a.ID)
 	require.Equal(c.t, want, read, what)
 	id := was.ID
 	if state.Over() {
@@ -101,9 +101,9 @@ func (c *Calling) requireStep(was lastseen.Call, a store.CallAct) {
 
 // testCallApp: accepting and being alive can replace the app's value. Nothing else does.
 func testCallApp(t *testing.T, c *Calling) {
-	first := c.call("alice", "bob")
+	first := c.Call("alice", "bob")
 	first.App = `"offer"`
-	c.begin(first)
+	c.Begin(first)
 	version := int64(1)
 	steps := []struct {
 		user    string
@@ -132,7 +132,7 @@ func testCallApp(t *testing.T, c *Calling) {
 		what := fmt.Sprintf("%s of %s with %s", s.action, s.user, s.app)
 		require.Equal(t, s.outcome, step.Outcome, what)
 		require.Equal(t, s.want, step.Call.App, what)
-		require.Equal(t, step.Call, c.read(first.ID), what)
+		require.Equal(t, step.Call, c.Read(first.ID), what)
 		if s.changes {
 			version++
 		}
@@ -144,15 +144,15 @@ func testCallApp(t *testing.T, c *Calling) {
 func testCallLargeApp(t *testing.T, c *Calling) {
 	odd := strings.Join(kit.OddIDs(), "")
 	large := strings.Repeat(odd, store.MaxCallApp/len(odd)+1)[:store.MaxCallApp]
-	call := c.call("alice", "bob")
+	call := c.Call("alice", "bob")
 	call.App = large
-	require.Equal(t, large, c.begin(call).App)
-	require.Equal(t, large, c.read(call.ID).App)
+	require.Equal(t, large, c.Begin(call).App)
+	require.Equal(t, large, c.Read(call.ID).App)
 	other := strings.Repeat("x", store.MaxCallApp)
 	require.Equal(t, other, c.step(call.ID, "bob", "", lastseen.Accept, other).Call.App)
 	require.Equal(t, other, c.callsOf("alice")[0].App)
-	c.act(call.ID, "alice", lastseen.End)
-	require.Empty(t, c.read(call.ID).App)
+	c.Act(call.ID, "alice", lastseen.End)
+	require.Empty(t, c.Read(call.ID).App)
 }
 
 // testCallNotParty: others can do nothing in a call, and learn nothing.
@@ -172,8 +172,8 @@ func testCallNotParty(t *testing.T, c *Calling) {
 			require.Zero(t, step)
 		}
 	}
-	require.Equal(t, call, c.read(call.ID))
-	require.Equal(t, other, c.read(other.ID))
+	require.Equal(t, call, c.Read(call.ID))
+	require.Equal(t, other, c.Read(other.ID))
 }
 
 func testReadCalls(t *testing.T, c *Calling) {
@@ -182,9 +182,9 @@ func testReadCalls(t *testing.T, c *Calling) {
 	call, other := c.active("alice", "bob"), c.Ring("carol", "dave")
 	require.Equal(t, []lastseen.Call{other, {}, call, call, other, call}, c.callsOf(
 		"dave", "nobody", "alice", "bob", "carol", "alice"))
-	over := c.act(call.ID, "bob", lastseen.End).Call
+	over := c.Act(call.ID, "bob", lastseen.End).Call
 	require.Equal(t, []lastseen.Call{{}, {}, other}, c.callsOf("alice", "bob", "carol"))
-	require.Equal(t, over, c.read(call.ID), "what is over is kept")
+	require.Equal(t, over, c.Read(call.ID), "what is over is kept")
 	all, err := c.ReadCalls(context.Background(), c.namespace,
 		[]string{other.ID, "none", call.ID, call.ID}, []string{"alice", "dave", "carol"})
 	require.NoError(t, err)
@@ -200,8 +200,8 @@ func testReadManyCalls(t *testing.T, c *Calling) {
 		users, want = append(users, from, to), append(want, id, id)
 	}
 	require.Equal(t, want, c.idsOf(users...))
-	require.Empty(t, c.hear(users...))
-	expired := c.expire()
+	require.Empty(t, c.Hear(users...))
+	expired := c.Expire()
 	require.Equal(t, store.ExpiredCalls{
 		Calls: len(users) / 2, Kept: len(users) / 2, Next: store.MaxCallGap / 2,
 	}, expired)

@@ -15,17 +15,17 @@ import (
 
 // ringSoon starts a call that is missed soon. It can have been missed when ringSoon returns.
 func (c *Calling) ringSoon(from, to string) store.NewCall {
-	call := c.call(from, to)
+	call := c.Call(from, to)
 	call.Ring, call.App = soon, `"offer"`
-	c.begin(call)
+	c.Begin(call)
 	return call
 }
 
 // activeSoon starts a call that is accepted, and lost soon.
 func (c *Calling) activeSoon(from, to string) store.NewCall {
-	call := c.call(from, to)
+	call := c.Call(from, to)
 	call.Quiet, call.App = soon, `"offer"`
-	c.accepted(call)
+	c.Accepted(call)
 	return call
 }
 
@@ -33,7 +33,7 @@ func (c *Calling) activeSoon(from, to string) store.NewCall {
 func (c *Calling) pass(call store.NewCall) lastseen.Call {
 	var got lastseen.Call
 	c.poll("the call expires", func() bool {
-		got = c.read(call.ID)
+		got = c.Read(call.ID)
 		return got.State.Over()
 	})
 	requireOver(c.t, got)
@@ -44,7 +44,7 @@ func (c *Calling) pass(call store.NewCall) lastseen.Call {
 func (c *Calling) expireOne() store.CallStep {
 	var step store.CallStep
 	c.poll("a call expires", func() bool {
-		steps := c.expire().Steps
+		steps := c.Expire().Steps
 		require.LessOrEqual(c.t, len(steps), 1)
 		if len(steps) == 0 {
 			return false
@@ -68,9 +68,9 @@ func testCallMissed(t *testing.T, c *Calling) {
 	require.Equal(t, store.CallStep{Call: missed, Outcome: lastseen.Stepped, Expired: true}, step)
 	requireNear(t, before, missed.Over, 10_000+float64(eventually.Milliseconds()))
 	require.GreaterOrEqual(t, missed.Over, missed.Created.Add(soon)-2)
-	require.Equal(t, missed, c.read(call.ID))
+	require.Equal(t, missed, c.Read(call.ID))
 	require.Equal(t, []string{"", "", other.ID}, c.idsOf("alice", "bob", "carol"))
-	require.Empty(t, c.expire().Steps)
+	require.Empty(t, c.Expire().Steps)
 	c.refuse(call.ID, "bob", lastseen.Accept)
 	c.Ring("bob", "alice")
 }
@@ -86,7 +86,7 @@ func testCallMissedOnRead(t *testing.T, c *Calling) {
 	require.Equal(t, int64(3), lost.Version)
 	require.Equal(t, []string{"", ""}, c.idsOf("carol", "dave"))
 	ended := map[string]lastseen.Call{}
-	for _, step := range c.expire().Steps {
+	for _, step := range c.Expire().Steps {
 		ended[step.Call.ID] = step.Call
 	}
 	require.Len(t, ended, 2)
@@ -95,7 +95,7 @@ func testCallMissedOnRead(t *testing.T, c *Calling) {
 		requireNear(t, shown.Over, written.Over, 10, "it was over when its time passed")
 		shown.Over = written.Over
 		require.Equal(t, shown, written)
-		require.Equal(t, written, c.read(shown.ID))
+		require.Equal(t, written, c.Read(shown.ID))
 	}
 }
 
@@ -120,14 +120,14 @@ func testCallMissedOnAction(t *testing.T, c *Calling) {
 			}
 		}
 	}
-	require.Empty(t, c.expire().Steps, "each was returned once")
+	require.Empty(t, c.Expire().Steps, "each was returned once")
 }
 
 // testCallMissedOnKey: a repeated start returns a call that has expired as over, and leaves it to ExpireCalls.
 func testCallMissedOnKey(t *testing.T, c *Calling) {
-	call := c.call("alice", "bob")
+	call := c.Call("alice", "bob")
 	call.Ring, call.Key, call.Digest = soon, "key", "digest"
-	c.begin(call)
+	c.Begin(call)
 	c.pass(call)
 	step, err := c.StartCall(t.Context(), kit.Namespace, call)
 	require.NoError(t, err)
@@ -135,8 +135,8 @@ func testCallMissedOnKey(t *testing.T, c *Calling) {
 	require.Equal(t, lastseen.Missed, step.Call.State)
 	requireOver(t, step.Call)
 	require.False(t, step.Expired)
-	require.Empty(t, c.hear("alice", "bob"), "it is not active")
-	steps := c.expire().Steps
+	require.Empty(t, c.Hear("alice", "bob"), "it is not active")
+	steps := c.Expire().Steps
 	require.Len(t, steps, 1)
 	require.Equal(t, call.ID, steps[0].Call.ID)
 	require.Equal(t, lastseen.Missed, steps[0].Call.State)
@@ -152,7 +152,7 @@ func testCallMissedOnStart(t *testing.T, c *Calling) {
 	next := c.active("alice", "carol")
 	other := c.Ring("dave", "bob")
 	ended := map[string]lastseen.CallState{}
-	for _, step := range c.expire().Steps {
+	for _, step := range c.Expire().Steps {
 		ended[step.Call.ID] = step.Call.State
 	}
 	require.Equal(t, map[string]lastseen.CallState{ringing.ID: lastseen.Missed, active.ID: lastseen.Lost}, ended)
@@ -166,9 +166,9 @@ func testCallLost(t *testing.T, c *Calling) {
 		call := c.activeSoon("alice", "bob")
 		var lost []store.CallStep
 		c.poll("the call is lost", func() bool {
-			lost = c.hear(heard...)
+			lost = c.Hear(heard...)
 			if len(lost) == 0 {
-				lost = c.expire().Steps
+				lost = c.Expire().Steps
 			}
 			return len(lost) > 0
 		})
@@ -187,36 +187,36 @@ func testCallLostOnHear(t *testing.T, c *Calling) {
 	call := c.activeSoon("alice", "bob")
 	c.pass(call)
 	other := c.active("carol", "dave")
-	steps := c.hear("carol", "alice", "bob", "nobody")
+	steps := c.Hear("carol", "alice", "bob", "nobody")
 	require.Len(t, steps, 1)
 	require.Equal(t, call.ID, steps[0].Call.ID)
 	require.Equal(t, lastseen.Lost, steps[0].Call.State)
 	require.Equal(t, []string{"carol"}, c.inCall("alice", "bob", "carol"))
 	require.Equal(t, []string{"", "", other.ID}, c.idsOf("alice", "bob", "carol"))
-	require.Empty(t, c.hear("alice"))
-	require.Empty(t, c.expire().Steps)
+	require.Empty(t, c.Hear("alice"))
+	require.Empty(t, c.Expire().Steps)
 }
 
 // testExpireNext: the result says when to call again.
 func testExpireNext(t *testing.T, c *Calling) {
-	require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.expire())
+	require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.Expire())
 	c.Ring("alice", "bob")
-	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: store.MaxCallGap / 2}, c.expire())
-	call := c.call("carol", "dave")
+	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: store.MaxCallGap / 2}, c.Expire())
+	call := c.Call("carol", "dave")
 	call.Ring = 3 * time.Second
-	c.begin(call)
-	expired := c.expire()
+	c.Begin(call)
+	expired := c.Expire()
 	require.Equal(t, 2, expired.Calls)
 	require.LessOrEqual(t, expired.Next, 3*time.Second)
 	require.Greater(t, expired.Next, time.Duration(0), "it takes 3 seconds to get here")
-	over := c.act(call.ID, "carol", lastseen.End).Call
-	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 2, Next: store.MaxCallGap / 2}, c.expire())
-	require.Equal(t, over, c.read(call.ID))
+	over := c.Act(call.ID, "carol", lastseen.End).Call
+	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 2, Next: store.MaxCallGap / 2}, c.Expire())
+	require.Equal(t, over, c.Read(call.ID))
 
-	active := c.call("carol", "dave")
+	active := c.Call("carol", "dave")
 	active.Ring, active.Quiet = long, 3*time.Second
-	c.accepted(active)
-	expired = c.expire()
+	c.Accepted(active)
+	expired = c.Expire()
 	require.LessOrEqual(t, expired.Next, 3*time.Second)
 	require.Equal(t, 2, expired.Calls)
 	require.Equal(t, 3, expired.Kept)
@@ -232,10 +232,10 @@ func testExpireMany(t *testing.T, c *Calling) {
 		want[last.ID] = true
 	}
 	c.pass(last)
-	first := c.expire()
+	first := c.Expire()
 	require.Len(t, first.Steps, store.MaxCallBatch)
 	require.Zero(t, first.Next)
-	second := c.expire()
+	second := c.Expire()
 	require.Len(t, second.Steps, n-store.MaxCallBatch)
 	require.Equal(t, store.MaxCallGap/2, second.Next)
 	require.Zero(t, second.Calls)
@@ -248,7 +248,7 @@ func testExpireMany(t *testing.T, c *Calling) {
 }
 
 // heardUntil returns when an active call will be lost.
-func (c *Calling) heardUntil(id string) lastseen.Instant { return c.read(id).Expires }
+func (c *Calling) heardUntil(id string) lastseen.Instant { return c.Read(id).Expires }
 
 // tick waits until the clock of the store has moved on so far that hearing a party shows.
 func (c *Calling) tick() {
@@ -265,7 +265,7 @@ func testHearCalls(t *testing.T, c *Calling) {
 	for _, heard := range [][]string{{"alice"}, {"bob"}, {"bob", "bob", "carol", "nobody"}, {}} {
 		c.tick()
 		was := c.heardUntil(call.ID)
-		require.Empty(t, c.hear(heard...))
+		require.Empty(t, c.Hear(heard...))
 		if len(heard) == 0 || heard[0] == "alice" {
 			requireNear(t, was, c.heardUntil(call.ID), 10, "%q", heard)
 		} else if heard[len(heard)-1] == "bob" {
@@ -274,20 +274,20 @@ func testHearCalls(t *testing.T, c *Calling) {
 	}
 	c.tick()
 	was := c.heardUntil(call.ID)
-	require.Empty(t, c.hear("alice", "bob"))
+	require.Empty(t, c.Hear("alice", "bob"))
 	require.Greater(t, c.heardUntil(call.ID), was+25)
-	after := c.read(call.ID)
+	after := c.Read(call.ID)
 	before.Expires = after.Expires
 	require.Equal(t, before, after, "nothing else changed")
 }
 
 // testHeardCall: the call in which a user was heard is returned, and nothing for those who were ignored.
 func testHeardCall(t *testing.T, c *Calling) {
-	call := c.call("alice", "bob")
+	call := c.Call("alice", "bob")
 	call.FromDevice = "phone"
-	c.begin(call)
+	c.Begin(call)
 	require.Equal(t, make([]store.HeardCall, 2), c.hearing(onAny("alice", "bob")...).Calls, "it rings")
-	c.act(call.ID, "bob", lastseen.Accept)
+	c.Act(call.ID, "bob", lastseen.Accept)
 	other := c.active("carol", "dave")
 	c.tick()
 	heard := append(onAny("nobody", "alice", "bob", "carol", "bob"), store.CallHeard{User: "alice", Device: "phone"})
@@ -299,23 +299,23 @@ func testHeardCall(t *testing.T, c *Calling) {
 			require.Zero(t, calls[i])
 			continue
 		}
-		require.Equal(t, c.read(want).Version, calls[i].Version)
+		require.Equal(t, c.Read(want).Version, calls[i].Version)
 		require.LessOrEqual(t, calls[i].Rest, long)
 		require.Greater(t, calls[i].Rest, long-time.Minute)
 	}
 	require.Equal(t, calls[2], calls[5], "after both were heard")
 	require.Greater(t, calls[2].Rest, calls[3].Rest, "the other party was not heard")
 	c.step(call.ID, "bob", "", lastseen.Alive, `"app"`)
-	require.Equal(t, c.read(call.ID).Version, c.hearing(onAny("bob")...).Calls[0].Version)
-	c.act(call.ID, "bob", lastseen.End)
+	require.Equal(t, c.Read(call.ID).Version, c.hearing(onAny("bob")...).Calls[0].Version)
+	c.Act(call.ID, "bob", lastseen.End)
 	require.Zero(t, c.hearing(onAny("bob")...).Calls[0], "it is over")
 }
 
 // testHearDevices: where the device of the call is known, another one is not heard.
 func testHearDevices(t *testing.T, c *Calling) {
-	call := c.call("alice", "bob")
+	call := c.Call("alice", "bob")
 	call.FromDevice = "phone"
-	c.begin(call)
+	c.Begin(call)
 	c.step(call.ID, "bob", "tablet", lastseen.Accept, "")
 	heard := func(moves bool, heard ...store.CallHeard) {
 		t.Helper()
@@ -336,10 +336,10 @@ func testHearDevices(t *testing.T, c *Calling) {
 		heard(false, store.CallHeard{User: "bob", Device: device})
 	}
 	heard(true, onPhone, onTablet)
-	c.act(call.ID, "alice", lastseen.End)
+	c.Act(call.ID, "alice", lastseen.End)
 
-	call = c.call("alice", "bob")
-	c.accepted(call)
+	call = c.Call("alice", "bob")
+	c.Accepted(call)
 	heard(true, onPhone, onTablet)
 	heard(true, store.CallHeard{User: "alice"}, store.CallHeard{User: "bob"})
 }
@@ -361,20 +361,20 @@ func testAliveIsHeard(t *testing.T, c *Calling) {
 func testHearRinging(t *testing.T, c *Calling) {
 	call := c.Ring("alice", "bob")
 	c.tick()
-	require.Empty(t, c.hear("alice", "bob"))
+	require.Empty(t, c.Hear("alice", "bob"))
 	for _, user := range []string{"alice", "bob"} {
 		step := c.step(call.ID, user, "", lastseen.Alive, "")
 		require.Equal(t, lastseen.Repeated, step.Outcome)
 		requireNear(t, call.Expires, step.Call.Expires, 10)
 	}
-	requireNear(t, call.Expires, c.read(call.ID).Expires, 10)
+	requireNear(t, call.Expires, c.Read(call.ID).Expires, 10)
 }
 
 // testAcceptIsHeard: a callee who accepts again is heard, and one who is refused is not.
 func testAcceptIsHeard(t *testing.T, c *Calling) {
 	call := c.active("alice", "bob")
 	c.tick()
-	require.Empty(t, c.hear("alice"))
+	require.Empty(t, c.Hear("alice"))
 	require.Equal(t, lastseen.Refused, c.step(call.ID, "bob", "phone", lastseen.Accept, "").Outcome)
 	requireNear(t, call.Expires, c.heardUntil(call.ID), 10)
 	require.Equal(t, lastseen.Repeated, c.step(call.ID, "bob", "", lastseen.Accept, "").Outcome)

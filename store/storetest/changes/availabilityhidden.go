@@ -13,11 +13,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// sayNow records what a user says at the time at which the feed begins.
-func (f *feed) sayNow(user string, what lastseen.Said) {
-	availability.SayIn(f.t, f.s, f.namespace, user, what, f.start)
-}
-
 // testChangesOfInvisibleEqualLeft: the feed of a namespace in which users are invisible equals that of one in which
 // they left, also after they were trimmed.
 func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
@@ -112,20 +107,4 @@ func testChangesOfHiddenEnds(t *testing.T, s store.Store) {
 	f.requireEntries()
 	f.ping("bob", past)
 	f.requireEntries(entry("bob", hasLeft(f.start-kit.Minute), isHere(past, lastseen.Yellow)))
-}
-
-// testDeleteEndsSaid: what was said in a namespace that was deleted does not end in its next feed.
-func testDeleteEndsSaid(t *testing.T, s store.Store) {
-	f := Begin(t, s)
-	f.say("alice", availability.Until(f.start+100, availability.Busy))
-	f.sayNow("bob", availability.Invisible)
-	require.NoError(t, s.DeleteNamespace(context.Background(), kit.Namespace))
-	RequireNotRecorded(t, s)
-	kit.Ping(t, s, "alice", f.start)
-	kit.Ping(t, s, "bob", f.start)
-	next := Begin(t, s)
-	require.Equal(t, isHere(f.start, lastseen.Green), next.published("alice"))
-	require.Equal(t, isHere(f.start, lastseen.Green), next.published("bob"))
-	require.Zero(t, next.sweep(100))
-	next.requireEntries()
 }

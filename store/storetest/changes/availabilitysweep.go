@@ -15,31 +15,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testSweepEnds: what is said ends once, by the sweep that reaches its end.
-func testSweepEnds(t *testing.T, s store.Store) {
-	f := Begin(t, s)
-	hour := availability.Until(f.start+100, availability.Busy)
-	f.ping("alice", f.start)
-	f.say("alice", hour)
-	f.say("bob", hour)
-	f.Read()
-	require.Zero(t, f.sweep(99))
-	require.Equal(t, with(neverSeen(), hour), f.published("bob"))
-	require.Equal(t, 2, f.sweep(100))
-	require.Equal(t, map[string][]store.Change{
-		"alice": {entry("alice", with(isHere(f.start, lastseen.Green), hour), isHere(f.start, lastseen.Green))},
-		"bob":   {entry("bob", with(neverSeen(), hour), neverSeen())},
-	}, byUser(f.Read()))
-	require.Equal(t, isHere(f.start, lastseen.Green), f.published("alice"))
-	require.Equal(t, neverSeen(), f.published("bob"))
-	f.ping("alice", f.start-1)
-	f.ping("bob", f.start)
-	f.requireEntries(entry("bob", neverSeen(), isHere(f.start, lastseen.Green)))
-	require.Zero(t, f.sweep(maxPlayed))
-	f.say("alice", availability.Nothing)
-	f.requireEntries()
-}
-
 // testSweepEndsInOrder: one sweep appends ends and decays in the order of their instants.
 func testSweepEndsInOrder(t *testing.T, s store.Store) {
 	f := Begin(t, s)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/storetest/availability"
 	"github.com/lastseen/lastseen/store/storetest/calls"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
@@ -19,7 +18,6 @@ func RunInCalls(t *testing.T, open kit.Open) {
 		name string
 		test func(*testing.T, *calls.Calling)
 	}{
-		{"InCall", testInCallFeed},
 		{"InCall/SweepOrder", testInCallSweepOrder},
 		{"InCall/Grey", testInCallFeedGrey},
 		{"InCall/Before", testInCallBeforeFeed},
@@ -41,89 +39,6 @@ func (f *feed) inCall(user string, after lastseen.Instant) {
 		until = f.start + after
 	}
 	kit.SetInCall(f.t, f.s, f.namespace, user, until)
-}
-
-// testInCallFeed: the beginning and the end of a call are changes, and what moves the end is none.
-func testInCallFeed(t *testing.T, c *calls.Calling) {
-	f := Begin(t, c.Store)
-	f.ping("alice", f.start)
-	f.say("alice", availability.Busy)
-	f.Read()
-	free := with(isHere(f.start, lastseen.Green), availability.Busy)
-	for range 2 {
-		f.inCall("alice", 60_000)
-		f.requireEntries(entry("alice", free, talking(free)))
-		for _, until := range []lastseen.Instant{60_000, 60_001, 90_000, 1000} {
-			f.inCall("alice", until)
-			f.requireEntries()
-		}
-		require.Equal(t, talking(free), f.published("alice"))
-		f.say("alice", availability.Away)
-		f.say("alice", availability.Busy)
-		talkingAway := with(talking(free), availability.Away)
-		f.requireEntries(entry("alice", talking(free), talkingAway), entry("alice", talkingAway, talking(free)))
-		f.inCall("alice", 0)
-		f.requireEntries(entry("alice", talking(free), free))
-		f.inCall("alice", 0)
-		f.requireEntries()
-	}
-	f.inCall("alice", -1)
-	f.requireEntries()
-	require.Equal(t, free, f.published("alice"), "it has ended")
-	f.inCall("alice", 1)
-	f.requireEntries(entry("alice", free, talking(free)))
-	f.inCall("alice", -1)
-	f.requireEntries(entry("alice", talking(free), free))
-	f.inCall("alice", 5000)
-	f.Read()
-	f.device(availability.IdleAt("alice", "a", f.start+1))
-	idle := idleSince(with(isHere(f.start+1, lastseen.Green), availability.Busy), f.start-9)
-	f.requireEntries(entry("alice", talking(free), talking(idle)))
-
-	kit.Forget(t, c, "alice")
-	f.requireEntries(entry("alice", talking(idle), neverSeen()))
-	f.ping("alice", f.start)
-	f.requireEntries(entry("alice", neverSeen(), isHere(f.start, lastseen.Green)))
-}
-
-// testInCallFeedGrey: others do not see that a grey user is in a call.
-func testInCallFeedGrey(t *testing.T, c *calls.Calling) {
-	f := Begin(t, c.Store)
-	f.leave("left", f.start)
-	f.ping("old", f.decaysGrey(0))
-	f.ping("bob", f.start)
-	f.Read()
-	for _, user := range []string{"never seen", "left", "old"} {
-		f.inCall(user, 60_000)
-		f.inCall(user, 0)
-		f.inCall(user, 60_000)
-	}
-	f.requireEntries()
-	require.Equal(t, []store.Published{
-		neverSeen(), hasLeft(f.start), isHere(f.decaysGrey(0), lastseen.Grey),
-	}, f.snapshot("never seen", "left", "old").Users)
-	f.ping("never seen", f.start)
-	f.ping("left", f.start+1)
-	f.ping("old", f.decaysYellow(0))
-	green, yellow := isHere(f.start, lastseen.Green), isHere(f.decaysYellow(0), lastseen.Yellow)
-	require.Equal(t, map[string][]store.Change{
-		"never seen": {entry("never seen", neverSeen(), talking(green))},
-		"left":       {entry("left", hasLeft(f.start), talking(isHere(f.start+1, lastseen.Green)))},
-		"old":        {entry("old", isHere(0, lastseen.Grey), talking(yellow))},
-	}, byUser(f.Read()))
-
-	f.inCall("bob", 60_000)
-	f.Read()
-	f.leave("bob", f.start+1)
-	f.requireEntries(entry("bob", talking(green), hasLeft(f.start+1)))
-	f.inCall("bob", 0)
-	f.requireEntries()
-	f.inCall("old", 0)
-	f.Read()
-	f.inCall("left", 50)
-	f.leave("left", f.start+2)
-	f.Read()
-	require.Zero(t, f.sweep(100), "the end of a call of a grey user is no change")
 }
 
 // testInCallSweepOrder: in one sweep, a user whose status decays and whose call ends goes from what was published to
@@ -158,6 +73,16 @@ func testInCallSweepOrder(t *testing.T, c *calls.Calling) {
 		require.Equal(t, isHere(p.At, status), last)
 	}
 	require.Len(t, chains, len(was))
+}
+
+// testInCallFeedGrey: others do not see that a grey user is in a call.
+func testInCallFeedGrey(t *testing.T, c *calls.Calling) {
+	f := Begin(t, c.Store)
+	f.leave("left", f.start)
+	f.inCall("left", 50)
+	f.requireEntries(entry("left", neverSeen(), hasLeft(f.start)))
+	require.Equal(t, hasLeft(f.start), f.published("left"))
+	require.Zero(t, f.sweep(100), "the end of a call of a grey user is no change")
 }
 
 // testInCallBeforeFeed: a feed publishes who is in a call when it begins.

@@ -31,54 +31,6 @@ func testNotRecorded(t *testing.T, s store.Store) {
 	require.Equal(t, []string{kit.Namespace, "other"}, kit.Existing(t, s))
 }
 
-// testRecordAgain: a feed goes on when RecordChanges is called again.
-func testRecordAgain(t *testing.T, s store.Store) {
-	f := Begin(t, s)
-	someChanges(f, 3)
-	for range 3 {
-		require.NoError(t, s.RecordChanges(context.Background(), kit.Namespace, Normal))
-	}
-	require.Equal(t, f.start, f.snapshot().Watermark)
-	require.Len(t, f.Read(), 5)
-	f.ping("alice", f.start)
-	require.Len(t, f.Read(), 1)
-}
-
-// testRecordNewNamespace: the feed of a namespace without users has the first one.
-func testRecordNewNamespace(t *testing.T, s store.Store) {
-	f := Begin(t, s)
-	require.Equal(t, neverSeen(), f.published("alice"))
-	require.Zero(t, f.sweep(100))
-	f.leave("bob", f.start)
-	f.requireEntries(entry("bob", neverSeen(), hasLeft(f.start)))
-	f.ping("alice", f.start)
-	f.requireEntries(entry("alice", neverSeen(), isHere(f.start, lastseen.Green)))
-	require.Equal(t, []store.NamespaceInfo{{Name: kit.Namespace, Newest: f.start}}, kit.Namespaces(t, s, 10))
-}
-
-// testDeleteEndsFeed: readers of a namespace that was deleted find no feed, and get a reset from the next one.
-func testDeleteEndsFeed(t *testing.T, s store.Store) {
-	f := Begin(t, s)
-	someChanges(f, 3)
-	old, end := f.places, f.readFrom(nil, 1).Places
-	require.NoError(t, s.DeleteNamespace(context.Background(), kit.Namespace))
-	RequireNotRecorded(t, s)
-	kit.Ping(t, s, "u0", f.start)
-	RequireNotRecorded(t, s)
-
-	next := Begin(t, s)
-	for _, after := range [][]store.Place{old, end} {
-		require.Equal(t, next.places, next.requireReset(after, "another feed"))
-	}
-	require.Empty(t, next.Read())
-	require.Equal(t, isHere(f.start, lastseen.Green), next.published("u0"))
-	next.leave("u0", next.start)
-	require.Equal(t, []store.Change{entry("u0", isHere(f.start, lastseen.Green), hasLeft(next.start))}, next.Read())
-	for _, after := range [][]store.Place{old, end} {
-		next.requireReset(after, "another feed")
-	}
-}
-
 // testRemoveEmptyAndFeed: RemoveEmpty may end the feed, but readers miss nothing without a reset.
 func testRemoveEmptyAndFeed(t *testing.T, s store.Store) {
 	f := Begin(t, s)

@@ -16,31 +16,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testSweep: each decay is appended once, by the sweep that reaches its instant.
-func testSweep(t *testing.T, s store.Store) {
-	f := Begin(t, s)
-	green, yellow := f.decaysYellow(100), f.decaysGrey(200)
-	f.ping("alice", green)
-	f.ping("bob", yellow)
-	f.leave("carol", f.start)
-	f.ping("dave", kit.Base)
-	f.Read()
-	require.Zero(t, f.sweep(99))
-	require.Equal(t, 1, f.sweep(100))
-	decay := entry("alice", isHere(green, lastseen.Green), isHere(green, lastseen.Yellow))
-	f.requireEntries(decay)
-	require.Zero(t, f.sweep(199))
-	require.Equal(t, lastseen.Yellow, f.published("bob").Status)
-	require.Equal(t, 1, f.sweep(200))
-	decay = entry("bob", isHere(yellow, lastseen.Yellow), isHere(yellow, lastseen.Grey))
-	f.requireEntries(decay)
-	require.Equal(t, isHere(yellow, lastseen.Grey), f.published("bob"))
-	require.Zero(t, f.sweep(maxPlayed))
-	f.requireEntries()
-	f.ping("alice", f.start)
-	f.requireEntries(entry("alice", isHere(green, lastseen.Yellow), isHere(f.start, lastseen.Green)))
-}
-
 // testSweepAgain: the watermark never goes back, and what was swept is not swept again.
 func testSweepAgain(t *testing.T, s store.Store) {
 	f := Begin(t, s)

@@ -3,7 +3,6 @@ package changes
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,42 +38,6 @@ func testChangesOfWrites(t *testing.T, s store.Store) {
 	f.requireEntries() // the time alone changed, or nothing
 	f.ping("alice", at+4)
 	f.requireEntries(entry("alice", hasLeft(at+3), isHere(at+4, lastseen.Green)))
-
-	yellow, grey := f.decaysGrey(1), f.decaysGrey(0)
-	f.ping("bob", yellow)
-	f.requireEntries(entry("bob", neverSeen(), isHere(yellow, lastseen.Yellow)))
-	f.ping("carol", grey)
-	f.requireEntries() // she was grey, and is
-	require.Equal(t, isHere(grey, lastseen.Grey), f.published("carol"))
-	f.ping("carol", yellow)
-	f.ping("carol", yellow+1)
-	f.ping("carol", at)
-	require.Equal(t, []store.Change{
-		entry("carol", isHere(grey, lastseen.Grey), isHere(yellow, lastseen.Yellow)),
-		entry("carol", isHere(yellow+1, lastseen.Yellow), isHere(at, lastseen.Green)),
-	}, f.Read(), "an entry has the time of the change")
-}
-
-// testChangesOfNeverSeen: the first leave of a user is a change, also if no ping came before it. Otherwise a reader
-// that gathers changes would take a ping and a leave after it for "left before, left after", which is no change.
-func testChangesOfNeverSeen(t *testing.T, s store.Store) {
-	f := Begin(t, s)
-	for i, at := range []lastseen.Instant{kit.Base, f.start} {
-		user := fmt.Sprint("user", i)
-		f.leave(user, at-2)
-		f.requireEntries(entry(user, neverSeen(), hasLeft(at-2)))
-		kit.Forget(t, s, user)
-		kit.Forget(t, s, user)
-		f.requireEntries(entry(user, hasLeft(at-2), neverSeen()))
-		f.leave(user, at-2)
-		f.requireEntries(entry(user, neverSeen(), hasLeft(at-2)))
-		f.leave(user, at-1)
-		f.ping(user, at-3)
-		f.requireEntries()
-		require.Equal(t, hasLeft(at-1), f.published(user))
-		f.ping(user, f.start)
-		f.requireEntries(entry(user, hasLeft(at-1), isHere(f.start, lastseen.Green)))
-	}
 }
 
 // testChangesOfBatch: a call about several users appends an entry for each whose presence changes. A user named twice
@@ -187,38 +150,6 @@ func testChangesOfForgetAndPing(t *testing.T, s store.Store) {
 		}
 		require.Equal(t, want, entries[user])
 	}
-}
-
-// testChangesOfTrim: what a trim deletes was published as grey by its age, and is not in the feed.
-func testChangesOfTrim(t *testing.T, s store.Store) {
-	f := Begin(t, s)
-	for name, at := range map[string]lastseen.Instant{
-		"old": kit.Base, "before": f.decaysGrey(-1), "limit": f.decaysGrey(0), "yellow": f.decaysGrey(100),
-		"green": f.start,
-	} {
-		f.ping("here "+name, at)
-		f.leave("left "+name, at)
-	}
-	f.Read()
-	trimAll := func() (deleted int) {
-		query := store.TrimQuery{Age: time.Millisecond, Now: kit.Now(t, s), All: true}
-		result, err := s.Trim(context.Background(), kit.Namespace, query)
-		require.NoError(t, err)
-		return result.Deleted
-	}
-	require.Equal(t, 4, trimAll())
-	require.Zero(t, trimAll())
-	stay := []string{
-		"here green", "here limit", "here yellow", "left green", "left limit", "left yellow",
-	}
-	require.Equal(t, stay, slices.Sorted(slices.Values(kit.Remaining(t, s))))
-	require.Equal(t, 1, f.sweep(100))
-	f.Read()
-	require.Equal(t, 2, trimAll(), "those at the limit")
-	require.Zero(t, f.sweep(101))
-	require.Equal(t, 2, trimAll(), "those who were yellow")
-	f.requireEntries() // a trim is silent
-	require.Equal(t, []string{"here green", "left green"}, slices.Sorted(slices.Values(kit.Remaining(t, s))))
 }
 
 // testChangesOfTrimmedNamespace: a feed continues when no users are left.

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/storetest/devices"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
@@ -41,24 +40,6 @@ func testContactsCreate(t *testing.T, s store.Store) {
 	require.Equal(t, []store.NamespaceInfo{{Name: kit.Namespace}}, kit.Namespaces(t, s, 10))
 	require.NoError(t, s.ChangeContacts(ctx, "other", "alice", []string{"bob"}, nil))
 	require.Equal(t, []store.NamespaceInfo{{Name: kit.Namespace}, {Name: "other"}}, kit.Namespaces(t, s, 10))
-}
-
-// testContactsForget: Forget deletes what the user owns, also of a user without a state, and leaves the lists of others
-// as they are.
-func testContactsForget(t *testing.T, s store.Store) {
-	Set(t, s, "alice", "bob", "carol")
-	Set(t, s, "bob", "alice")
-	Set(t, s, "carol", "alice", "bob")
-	kit.Ping(t, s, "alice", kit.Base)
-	devices.Record(t, s, devices.On("carol", "tab", kit.Base))
-	kit.Forget(t, s, "alice", "bob", "nobody")
-	require.Empty(t, Of(t, s, "alice"))
-	require.Empty(t, Of(t, s, "bob"), "without a state, too")
-	require.Equal(t, []string{"alice", "bob"}, Of(t, s, "carol"))
-	kit.Forget(t, s, "carol")
-	require.Empty(t, Of(t, s, "carol"))
-	kit.Ping(t, s, "alice", kit.Base)
-	require.Empty(t, Of(t, s, "alice"), "nothing comes back")
 }
 
 // testContactsRemoveEmpty: a namespace with contacts is not empty, and one without is.

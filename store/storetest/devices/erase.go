@@ -13,25 +13,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testDevicesForget: devices of a user who is forgotten do not keep the next user of that name present.
-func testDevicesForget(t *testing.T, s store.Store) {
-	Record(t, s, On("alice", "a", kit.Base), On("alice", "b", kit.Base), On("bob", "a", kit.Base))
-	kit.Leave(t, s, "carol", kit.Base+50)
-	kit.Forget(t, s, "alice", "carol", "nobody")
-	require.Zero(t, Of(t, s, "alice").State)
-	for _, user := range []string{"alice", "carol", "nobody"} {
-		RequireNone(t, s, user)
-	}
-	Require(t, s, "bob", "a")
-
-	require.Equal(t, kit.Left(kit.Base-9), RecordOne(t, s, Bye("alice", "c", kit.Base-9)), "nothing from before counts")
-	Require(t, s, "alice", "c")
-	require.Equal(t, kit.Here(kit.Base-9), RecordOne(t, s, On("carol", "a", kit.Base-9)), "nothing from before counts")
-	require.Equal(t, kit.Left(kit.Base-8), RecordOne(t, s, Bye("carol", "a", kit.Base-8)), "nothing from before counts")
-	kit.Ping(t, s, "alice", kit.Base)
-	requireLive(t, s, "alice")
-}
-
 // testDevicesTrim: Trim deletes the records of the users that it deletes, and no others.
 func testDevicesTrim(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)

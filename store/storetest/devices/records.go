@@ -13,34 +13,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testDeviceRecords: everything about a device arrives as it was written.
-func testDeviceRecords(t *testing.T, s store.Store) {
-	for i, kind := range lastseen.DeviceKinds() {
-		at := kit.Base + lastseen.Instant(i)
-		user := string(kind)
-		sighting := store.DeviceSighting{
-			User: user, ID: "a", Kind: kind, At: at, Idle: at - 500, Meta: `{"app":"` + user + `"}`,
-		}
-		RecordOne(t, s, sighting)
-		want := lastseen.DeviceRecord{ID: "a", Kind: kind, Since: at, At: at, IdleSince: at - 500}
-		requireDevice(t, s, user, want, sighting.Meta)
-
-		sighting.At, sighting.Idle, sighting.Gone, sighting.Meta = at+1000, 0, true, ""
-		RecordOne(t, s, sighting)
-		want.At, want.IdleSince, want.Gone = at+1000, 0, true
-		requireDevice(t, s, user, want, `{"app":"`+user+`"}`)
-		require.Equal(t, kit.Left(at+1000), Of(t, s, user).State)
-	}
-}
-
-// requireDevice checks the only device of a user.
-func requireDevice(t require.TestingT, s store.Store, user string, want lastseen.DeviceRecord, meta string) {
-	d := Of(t, s, user)
-	require.Equal(t, []lastseen.DeviceRecord{want}, d.Records)
-	require.Equal(t, []string{meta}, d.Meta)
-	require.Equal(t, WindowTime, d.Window)
-}
-
 // testDeviceMostRecords: of too many devices, those that left are deleted first, and of these the oldest.
 func testDeviceMostRecords(t *testing.T, s store.Store) {
 	const all = lastseen.MaxDevices + 8
@@ -171,24 +143,6 @@ func requireMeta(t require.TestingT, s store.Store, user, id, want string) {
 	got, found := meta(t, s, user, id)
 	require.True(t, found, "%s has no device %s", user, id)
 	require.Equal(t, want, got, "%s of %s", id, user)
-}
-
-// testDeviceMeta: meta stays until the device sends another.
-func testDeviceMeta(t *testing.T, s store.Store) {
-	Record(t, s, On("alice", "a", kit.Base), WithMeta(On("alice", "b", kit.Base), `{"name":"b"}`))
-	requireMeta(t, s, "alice", "a", "")
-	requireMeta(t, s, "alice", "b", `{"name":"b"}`)
-	Record(t, s, WithMeta(On("alice", "a", kit.Base+1), `{"name":"a"}`), On("alice", "b", kit.Base+1))
-	requireMeta(t, s, "alice", "a", `{"name":"a"}`)
-	requireMeta(t, s, "alice", "b", `{"name":"b"}`)
-	Record(t, s, Bye("alice", "a", kit.Base+2), WithMeta(Bye("alice", "b", kit.Base+2), `{}`))
-	requireMeta(t, s, "alice", "a", `{"name":"a"}`)
-	requireMeta(t, s, "alice", "b", `{}`)
-	kit.Ping(t, s, "alice", kit.Base+3)
-	kit.Leave(t, s, "alice", kit.Base+4)
-	Record(t, s, On("alice", "a", kit.Base+5), WithMeta(On("bob", "a", kit.Base), `{"of":"bob"}`))
-	requireMeta(t, s, "alice", "a", `{"name":"a"}`)
-	requireMeta(t, s, "bob", "a", `{"of":"bob"}`)
 }
 
 // testDeviceMetaLargest: all records of a user can have the largest meta, of any text.

@@ -4,6 +4,7 @@ package kit
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -326,4 +327,13 @@ type Breakable struct {
 	Pass func(time.Duration)
 	// Step sets the store's clock forward or back. It returns when the store goes by it, and the time that passed.
 	Step func(time.Duration) (passed time.Duration)
+}
+
+// HeapInUse returns how many bytes of the heap are in use, after a collection of garbage.
+func HeapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

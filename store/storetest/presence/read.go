@@ -14,14 +14,16 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-func testLookup(t *testing.T, s store.Store) {
-	kit.Ping(t, s, "alice", kit.Base)
-	kit.Ping(t, s, "bob", kit.Base+1)
-	kit.Leave(t, s, "bob", kit.Base+2)
-	want := []lastseen.State{kit.Left(kit.Base + 2), {}, kit.Here(kit.Base), kit.Left(kit.Base + 2), {}}
-	require.Equal(t, want, kit.Lookup(t, s, "bob", "zoe", "alice", "bob", "zoe"))
+// testNothing: calls about nobody, and about a namespace that does not exist, succeed and make nothing.
+func testNothing(t *testing.T, s store.Store) {
+	for _, write := range kit.Writes(s) {
+		require.Empty(t, write.Send(t, kit.Namespace, nil))
+	}
 	require.Empty(t, kit.Lookup(t, s))
-	require.Equal(t, []lastseen.State{{}, {}}, kit.Lookup(t, s, "Alice", "alice "), "IDs compare byte for byte")
+	require.Empty(t, kit.Count(t, s))
+	require.Equal(t, []int64{0, 0}, kit.Count(t, s, kit.Everyone()...))
+	require.False(t, kit.RemoveEmpty(t, s, kit.Namespace))
+	require.Empty(t, kit.Existing(t, s))
 }
 
 func testNamespacesAreApart(t *testing.T, s store.Store) {
@@ -205,45 +207,4 @@ func testNewestListsNobodyTwice(t *testing.T, s store.Store) {
 		}
 	}
 	require.NotEmpty(t, listed)
-}
-
-func testCount(t *testing.T, s store.Store) {
-	for i := range lastseen.Instant(10) {
-		user := string(rune('a' + i))
-		kit.Ping(t, s, user, kit.Base+i)
-		if i%3 == 0 {
-			kit.Leave(t, s, user, kit.Base+i)
-		}
-	}
-	require.Equal(t, []int64{6, 4, 2, 1, 0, 6}, kit.Count(t, s,
-		lastseen.Range{From: kit.Base, To: kit.Base + 9},
-		lastseen.Range{From: kit.Base, To: kit.Base + 9, Left: true},
-		lastseen.Range{From: kit.Base + 3, To: kit.Base + 5},
-		lastseen.Range{From: kit.Base + 3, To: kit.Base + 3, Left: true},
-		lastseen.Range{From: kit.Base + 4, To: kit.Base + 4, Left: true},
-		lastseen.Range{From: lastseen.MinInstant, To: lastseen.MaxInstant},
-	))
-	require.Empty(t, kit.Count(t, s))
-	counts, err := s.Count(context.Background(), "unused", kit.Everyone())
-	require.NoError(t, err)
-	require.Equal(t, []int64{0, 0}, counts)
-}
-
-func testNewest(t *testing.T, s store.Store) {
-	newest := func() lastseen.Instant {
-		at, err := s.Newest(context.Background(), kit.Namespace)
-		require.NoError(t, err)
-		return at
-	}
-	require.Zero(t, newest())
-	kit.Ping(t, s, "alice", kit.Base)
-	require.Equal(t, kit.Base, newest())
-	kit.Ping(t, s, "bob", kit.Base+5)
-	require.Equal(t, kit.Base+5, newest())
-	kit.Leave(t, s, "alice", kit.Base+9)
-	require.Equal(t, kit.Base+9, newest(), "a leave counts, too")
-	kit.Forget(t, s, "alice")
-	require.Equal(t, kit.Base+5, newest())
-	kit.Forget(t, s, "bob")
-	require.Zero(t, newest())
 }

@@ -131,6 +131,12 @@ func (c *Cluster) Owner(t testing.TB, key string) *Process {
 	return c.owner(t, c.Slot(t, key))
 }
 
+// Next returns the primary after the one that holds a key now.
+func (c *Cluster) Next(t testing.TB, key string) *Process {
+	t.Helper()
+	return c.Primaries[(slices.Index(c.Primaries, c.Owner(t, key))+1)%len(c.Primaries)]
+}
+
 // Slot returns the slot of a key.
 func (c *Cluster) Slot(t testing.TB, key string) int {
 	t.Helper()

@@ -40,17 +40,17 @@ func RunSignals(t *testing.T, open OpenPair) {
 // maxSignalWait is how long tests wait for a signal: longer than any machine takes.
 const maxSignalWait = 30 * time.Second
 
-// heard are the signals that a listener received.
-type heard struct {
-	signals chan store.Signal
+// Heard are the signals that a listener received.
+type Heard struct {
+	Signals chan store.Signal
 	stop    func()
 }
 
-// listen listens to a store until the end of the test. It returns once signals arrive.
-func listen(t *testing.T, s store.Store) heard {
+// Listen listens to a store until the end of the test. It returns once signals arrive.
+func Listen(t *testing.T, s store.Store) Heard {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	h := heard{signals: make(chan store.Signal, 10_000)}
+	h := Heard{Signals: make(chan store.Signal, 10_000)}
 	var running sync.WaitGroup
 	var busy sync.Mutex
 	running.Go(func() {
@@ -60,20 +60,20 @@ func listen(t *testing.T, s store.Store) heard {
 				return
 			}
 			defer busy.Unlock()
-			h.signals <- signal
+			h.Signals <- signal
 		})
 	})
 	h.stop = func() { cancel(); running.Wait() }
 	t.Cleanup(h.stop)
-	require.Zero(t, h.next(t), "the first signal says that earlier ones were not received")
+	require.Zero(t, h.Next(t), "the first signal says that earlier ones were not received")
 	return h
 }
 
-// next returns the next signal.
-func (h heard) next(t *testing.T) store.Signal {
+// Next returns the next signal.
+func (h Heard) Next(t *testing.T) store.Signal {
 	t.Helper()
 	select {
-	case s := <-h.signals:
+	case s := <-h.Signals:
 		return s
 	case <-time.After(maxSignalWait):
 		t.Fatal("no signal arrives")
@@ -88,19 +88,19 @@ func signal(t *testing.T, s store.Store, message store.Signal) {
 
 // testSignalsReachAll: a signal reaches all listeners of all processes, also that of the sender.
 func testSignalsReachAll(t *testing.T, one, two store.Store) {
-	listeners := []heard{listen(t, one), listen(t, one), listen(t, two)}
+	listeners := []Heard{Listen(t, one), Listen(t, one), Listen(t, two)}
 	for _, from := range []store.Store{one, two} {
 		want := store.Signal{Kind: "self", Namespace: kit.Namespace, User: "alice", Data: []byte("x")}
 		signal(t, from, want)
 		for i, h := range listeners {
-			require.Equal(t, want, h.next(t), i)
+			require.Equal(t, want, h.Next(t), i)
 		}
 	}
 }
 
 // testSignalContent: any content arrives as it was sent.
 func testSignalContent(t *testing.T, one, two store.Store) {
-	h := listen(t, two)
+	h := Listen(t, two)
 	all := []store.Signal{
 		{Kind: "a", Namespace: "n", User: "u"},
 		{Kind: "abcdefghijklmnop", Namespace: "a.b-c_d", User: "u", Data: bytes.Repeat([]byte{0}, store.MaxSignalData)},
@@ -116,7 +116,7 @@ func testSignalContent(t *testing.T, one, two store.Store) {
 		for i := range data {
 			data[i] = '!' // it is not kept
 		}
-		got := h.next(t)
+		got := h.Next(t)
 		require.Equal(t, want.User, got.User)
 		require.True(t, bytes.Equal(want.Data, got.Data), want.User)
 		require.Equal(t, want.Kind+want.Namespace, got.Kind+got.Namespace)
@@ -125,13 +125,13 @@ func testSignalContent(t *testing.T, one, two store.Store) {
 
 // testSignalsInOrder: those of one process about one user arrive in order.
 func testSignalsInOrder(t *testing.T, one, two store.Store) {
-	listeners := []heard{listen(t, one), listen(t, two)}
+	listeners := []Heard{Listen(t, one), Listen(t, two)}
 	for i := range 200 {
 		signal(t, one, store.Signal{Kind: "k", Namespace: kit.Namespace, User: "alice", Data: fmt.Append(nil, i)})
 	}
 	for _, h := range listeners {
 		for i := range 200 {
-			require.Equal(t, fmt.Sprint(i), string(h.next(t).Data))
+			require.Equal(t, fmt.Sprint(i), string(h.Next(t).Data))
 		}
 	}
 }
@@ -139,20 +139,20 @@ func testSignalsInOrder(t *testing.T, one, two store.Store) {
 // testSignalsKeepNothing: a signal reaches nobody who listens later, and creates nothing.
 func testSignalsKeepNothing(t *testing.T, one, two store.Store) {
 	signal(t, one, store.Signal{Kind: "early", Namespace: kit.Namespace, User: "alice"})
-	first := listen(t, two)
+	first := Listen(t, two)
 	first.stop()
 	signal(t, one, store.Signal{Kind: "between", Namespace: kit.Namespace, User: "alice"})
-	second := listen(t, two)
+	second := Listen(t, two)
 	signal(t, one, store.Signal{Kind: "late", Namespace: kit.Namespace, User: "alice"})
-	require.Equal(t, "late", second.next(t).Kind)
-	require.Empty(t, first.signals)
+	require.Equal(t, "late", second.Next(t).Kind)
+	require.Empty(t, first.Signals)
 	require.Empty(t, kit.Namespaces(t, one, 10))
 }
 
 // testSignalsConcurrent: many senders lose nothing, and receive is called by one at a time.
 func testSignalsConcurrent(t *testing.T, one, two store.Store) {
 	const senders, each = 8, 50
-	h := listen(t, two)
+	h := Listen(t, two)
 	var sending sync.WaitGroup
 	for n := range senders {
 		sending.Go(func() {
@@ -168,7 +168,7 @@ func testSignalsConcurrent(t *testing.T, one, two store.Store) {
 	sending.Wait()
 	counts := map[string]int{}
 	for range senders * each {
-		counts[h.next(t).User]++
+		counts[h.Next(t).User]++
 	}
 	for n := range senders {
 		require.Equal(t, each, counts[fmt.Sprint(n)])
@@ -215,7 +215,7 @@ func testSlowListener(t *testing.T, one, _ store.Store) {
 
 // testSignalAfterClose: a store that is closed sends nothing, and Listen returns when its context ends.
 func testSignalAfterClose(t *testing.T, one, _ store.Store) {
-	h := listen(t, one)
+	h := Listen(t, one)
 	require.NoError(t, one.Close())
 	require.ErrorIs(t, one.Signal(context.Background(), store.Signal{Kind: "k", Namespace: kit.Namespace, User: "a"}),
 		store.ErrClosed)

@@ -116,6 +116,15 @@ func Restrict(t testing.TB, client *redis.Client) {
 	require.NoError(t, client.Do(context.Background(), rule...).Err())
 }
 
+// ReplicateAll waits until the replica of a server has everything that was written before.
+func ReplicateAll(t testing.TB, client *redis.Client) {
+	t.Helper()
+	conn := client.Conn() // WAIT is about what its own connection wrote
+	defer func() { require.NoError(t, conn.Close()) }()
+	require.NoError(t, conn.Set(context.Background(), "replicated", 1, 0).Err())
+	require.Equal(t, int64(1), conn.Wait(context.Background(), 1, LongTimeout).Val())
+}
+
 // AsApp is the URL for the user app.
 func AsApp(url string) string { return strings.Replace(url, "://", "://app:secret@", 1) }
 
