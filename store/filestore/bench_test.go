@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 const benchUsers = 1_000_000
@@ -26,26 +26,22 @@ func filled(b *testing.B) string {
 	path := filepath.Join(b.TempDir(), "lastseen.db") // on a disk
 	s, err := Open(Options{Path: path, Sync: DefaultSync, Logger: quiet()})
 	require.NoError(b, err)
-	batch := make([]store.Sighting, 0, 10_000)
-	for n := range benchUsers {
-		batch = append(batch, store.Sighting{User: benchUser(n), At: base + lastseen.Instant(rand.IntN(300_000))})
-		if len(batch) == cap(batch) {
-			_, err := s.Ping(context.Background(), "chat", batch)
-			require.NoError(b, err)
-			batch = batch[:0]
-		}
-	}
+	fillNamespace(b, s, "chat", benchUsers)
 	require.NoError(b, s.Close())
 	return path
 }
 
-// BenchmarkOpen loads a million users.
-func BenchmarkOpen(b *testing.B) {
-	path := filled(b)
-	for b.Loop() {
-		s, err := Open(Options{Path: path, Sync: DefaultSync, Logger: quiet()})
-		require.NoError(b, err)
-		require.NoError(b, s.Close())
+// fillNamespace pings users, at any time of five minutes.
+func fillNamespace(b *testing.B, s *Store, namespace string, users int) {
+	b.Helper()
+	batch := make([]store.Sighting, 0, 10_000)
+	for n := range users {
+		batch = append(batch, store.Sighting{User: benchUser(n), At: base + lastseen.Instant(rand.IntN(300_000))})
+		if len(batch) == cap(batch) {
+			_, err := s.Ping(context.Background(), namespace, batch)
+			require.NoError(b, err)
+			batch = batch[:0]
+		}
 	}
 }
 
@@ -56,14 +52,6 @@ func contactIDs(n int) []string {
 		ids[i] = fmt.Sprintf("user-%027d", i)
 	}
 	return ids
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // BenchmarkFeed pings a store of few users, where a ping costs least, without and with a feed.
@@ -120,13 +108,13 @@ func BenchmarkDevices(b *testing.B) {
 				}
 				require.NoError(b, err)
 			}
-			before := float64(heapInUse())
+			before := float64(kit.HeapInUse())
 			for user := range users {
 				for device := range max(1, devices) {
 					write(user, device)
 				}
 			}
-			used := float64(heapInUse()) - before
+			used := float64(kit.HeapInUse()) - before
 			for b.Loop() {
 				write(rand.IntN(users), rand.IntN(max(1, devices)))
 			}

@@ -120,19 +120,6 @@ func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {
 	kit.Ping(t, s, user, at)
 }
 
-// TestRegisteredSurvive: an empty namespace is in the file, too.
-func TestRegisteredSurvive(t *testing.T) {
-	for _, sync := range []time.Duration{0, time.Hour} {
-		path := newPath(t)
-		s := open(t, Options{Path: path, Sync: sync})
-		require.NoError(t, s.Register(context.Background(), []string{"a", "b"}))
-		require.NoError(t, s.Close())
-		all, err := open(t, Options{Path: path}).Namespaces(context.Background(), "", 10)
-		require.NoError(t, err)
-		require.Equal(t, []store.NamespaceInfo{{Name: "a"}, {Name: "b"}}, all)
-	}
-}
-
 func TestGaps(t *testing.T) {
 	presence.Gaps(t, func(gap func(string, time.Duration)) store.Store {
 		return open(t, Options{Path: newPath(t), Sync: time.Second, Gap: gap})

@@ -49,7 +49,7 @@ func sizeOfUsers(t *testing.T, what string, mostMemory, mostDisk int64, change f
 		require.NoError(t, compactNow(s))
 		info, err := os.Stat(s.Path())
 		require.NoError(t, err)
-		return int64(heapInUse()), info.Size()
+		return int64(kit.HeapInUse()), info.Size()
 	}
 	ping := func(s *Store, user string) {
 		kit.Ping(t, s, user, base)

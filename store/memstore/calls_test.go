@@ -12,111 +12,84 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest/availability"
+	callstest "github.com/lastseen/lastseen/store/storetest/calls"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // callTest is a store with calls, on a machine whose clock the test sets.
 type callTest struct {
 	*kit.Machine
-	*Store
-	t *testing.T
-	n int // calls that were started
+	*callstest.Calling
+	t   *testing.T
+	mem *Store
 }
 
 func newCallTest(t *testing.T) *callTest {
 	m := &kit.Machine{}
-	return &callTest{Machine: m, Store: open(t, optionsOf(m)), t: t}
+	s := open(t, optionsOf(m))
+	return &callTest{Machine: m, Calling: callstest.NewCalling(t, s), t: t, mem: s}
 }
 
-// ring starts a call from alice to bob that rings for 30 seconds, and may be quiet for 60.
-func (c *callTest) ring() lastseen.Call {
-	c.t.Helper()
-	c.n++
-	step, err := c.StartCall(context.Background(), "chat", store.NewCall{
-		ID: fmt.Sprint("call", c.n), From: "alice", To: "bob", Ring: 30 * time.Second, Quiet: time.Minute, Shown: true,
-		Key: fmt.Sprint("key", c.n),
-	})
-	require.NoError(c.t, err)
-	return step.Call
+// call returns a call from alice to bob that rings for 30 seconds, and may be quiet for 60.
+func (c *callTest) call() store.NewCall {
+	call := c.Call("alice", "bob")
+	call.Ring, call.Quiet, call.Key = 30*time.Second, time.Minute, call.ID
+	return call
 }
 
-func (c *callTest) accept(id string) store.CallStep { return c.act(id, "bob", lastseen.Accept) }
-
-func (c *callTest) act(id, user string, action lastseen.CallAction) store.CallStep {
-	c.t.Helper()
-	step, err := c.StepCall(context.Background(), "chat", store.CallAct{ID: id, User: user, Action: action})
-	require.NoError(c.t, err)
-	return step
-}
-
-func (c *callTest) expire() store.ExpiredCalls {
-	c.t.Helper()
-	expired, err := c.ExpireCalls(context.Background(), "chat")
-	require.NoError(c.t, err)
-	return expired
-}
+func (c *callTest) state(id string) lastseen.CallState { return c.Read(id).State }
 
 // watch lets time pass while calls are watched.
 func (c *callTest) watch(d time.Duration) {
 	for ; d > store.MaxCallGap/2; d -= store.MaxCallGap / 2 {
 		c.Passed.Add(store.MaxCallGap / 2)
-		require.Empty(c.t, c.expire().Steps)
+		require.Empty(c.t, c.Expire().Steps)
 	}
 	c.Passed.Add(d)
-}
-
-func (c *callTest) state(id string) lastseen.CallState {
-	c.t.Helper()
-	call, err := store.ReadCall(context.Background(), c, "chat", id)
-	require.NoError(c.t, err)
-	return call.State
 }
 
 // TestCallsExpire at the very instant, and are forgotten at the very instant.
 func TestCallsExpire(t *testing.T) {
 	t.Parallel()
 	c := newCallTest(t)
-	call := c.ring()
+	first := c.call()
+	call := c.Begin(first)
 	require.Equal(t, base.Add(30*time.Second), call.Expires)
 	c.watch(30*time.Second - time.Millisecond)
 	require.Equal(t, lastseen.Ringing, c.state(call.ID))
-	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: time.Millisecond}, c.expire())
+	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: time.Millisecond}, c.Expire())
 	c.Passed.Add(time.Millisecond)
 	require.Equal(t, lastseen.Missed, c.state(call.ID))
-	missed := c.expire()
+	missed := c.Expire()
 	require.Len(t, missed.Steps, 1)
 	require.Equal(t, base.Add(30*time.Second), missed.Steps[0].Call.Over)
 
-	second := c.ring()
-	accepted := c.accept(second.ID).Call
-	require.Equal(t, base.Add(90*time.Second), accepted.Expires)
+	second := c.Accepted(c.call())
+	require.Equal(t, base.Add(90*time.Second), second.Expires)
 	c.watch(40 * time.Second)
-	c.act(second.ID, "alice", lastseen.Alive)
+	_, err := c.StepCall(t.Context(), "chat", store.CallAct{ID: second.ID, User: "alice", Action: lastseen.Alive})
+	require.NoError(t, err)
 	c.watch(20*time.Second - time.Millisecond)
 	require.Equal(t, lastseen.Active, c.state(second.ID))
-	heard, err := c.HearCalls(t.Context(), "chat", []store.CallHeard{{User: "bob"}})
-	require.NoError(t, err)
-	require.Empty(t, heard.Steps)
+	require.Empty(t, c.Hear("bob"))
 	c.watch(40 * time.Second)
 	require.Equal(t, lastseen.Active, c.state(second.ID))
 	c.Passed.Add(time.Millisecond)
 	require.Equal(t, lastseen.Lost, c.state(second.ID), "the caller was heard a minute ago")
-	lost := c.expire()
+	lost := c.Expire()
 	require.Len(t, lost.Steps, 1)
 	require.Equal(t, base.Add(130*time.Second), lost.Steps[0].Call.Over)
 
 	c.watch(store.CallsKept - 100*time.Second - time.Millisecond)
 	require.Equal(t, lastseen.Missed, c.state(call.ID))
-	require.Equal(t, 2, c.expire().Kept)
+	require.Equal(t, 2, c.Expire().Kept)
 	c.Passed.Add(time.Millisecond)
-	require.Equal(t, 1, c.expire().Kept)
-	_, err = store.ReadCall(t.Context(), c, "chat", call.ID)
-	require.ErrorIs(t, err, store.ErrCallNotFound)
-	c.n = 0
-	require.Equal(t, lastseen.Ringing, c.ring().State, "the key is forgotten, too")
-	c.act("call1", "alice", lastseen.End)
+	require.Equal(t, 1, c.Expire().Kept)
+	c.Unknown(call.ID)
+	c.Begin(first) // its key is forgotten, too
+	c.Act(first.ID, "alice", lastseen.End)
 	c.watch(store.CallsKept + time.Millisecond)
-	require.Zero(t, c.expire().Kept)
+	require.Zero(t, c.Expire().Kept)
 	require.Empty(t, c.names(), "nothing is left in memory")
 }
 
@@ -140,19 +113,19 @@ func TestCallsAndWrongClocks(t *testing.T) {
 	const years = 30 * 365 * 24 * time.Hour
 	for _, wrong := range []time.Duration{years, -years, time.Hour, -time.Hour} {
 		c := newCallTest(t)
-		call := c.ring()
+		call := c.Begin(c.call())
 		c.Passed.Add(time.Second)
 		c.Wrong.Set(wrong)
 		for range 5 { // the store follows the clock after a while
 			c.watch(5 * time.Second)
 			_, err := c.Now(t.Context())
 			require.NoError(t, err)
-			require.Empty(t, c.expire().Steps)
+			require.Empty(t, c.Expire().Steps)
 			require.Equal(t, lastseen.Ringing, c.state(call.ID))
 		}
 		c.watch(4 * time.Second)
 		require.Equal(t, lastseen.Missed, c.state(call.ID))
-		step := c.expire().Steps[0]
+		step := c.Expire().Steps[0]
 		now, err := c.Now(t.Context())
 		require.NoError(t, err)
 		require.LessOrEqual(t, step.Call.Over, now)
@@ -163,15 +136,15 @@ func TestCallsAndWrongClocks(t *testing.T) {
 func TestCallsSurviveGaps(t *testing.T) {
 	t.Parallel()
 	c := newCallTest(t)
-	call := c.ring()
+	call := c.Begin(c.call())
 	c.Passed.Add(time.Hour)
 	require.Equal(t, lastseen.Ringing, c.state(call.ID))
-	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: store.MaxCallGap / 2}, c.expire())
+	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: store.MaxCallGap / 2}, c.Expire())
 	c.Passed.Add(store.MaxCallGap)
 	require.Equal(t, lastseen.Ringing, c.state(call.ID))
-	require.Empty(t, c.expire().Steps)
+	require.Empty(t, c.Expire().Steps)
 	c.Passed.Add(time.Hour)
-	require.Len(t, c.expire().Steps, 1, "three gaps count for 30 seconds")
+	require.Len(t, c.Expire().Steps, 1, "three gaps count for 30 seconds")
 }
 
 // TestMaxCalls: a namespace keeps MaxCalls calls. Those that are forgotten make room.
@@ -179,27 +152,28 @@ func TestMaxCalls(t *testing.T) {
 	testenv.SkipWithRace(t, "there is one goroutine")
 	t.Parallel()
 	c := newCallTest(t)
-	first := c.ring()
-	c.act(first.ID, "bob", lastseen.Reject)
-	table, ok := c.calls.tables.Get("chat")
+	c.Act(c.Begin(c.call()).ID, "bob", lastseen.Reject)
+	table, ok := c.mem.calls.tables.Get("chat")
 	require.True(t, ok)
 	for i := range store.MaxCalls - 2 { // which are only counted
 		table.records[fmt.Sprint("full", i)] = nil
 	}
-	last := c.ring()
+	last := c.call()
+	begun := c.Begin(last)
 	another := store.NewCall{ID: "another", From: "carol", To: "dave", Ring: time.Minute, Quiet: time.Minute}
 	require.ErrorIs(t, startCall(t.Context(), c.Store, another), store.ErrTooManyCalls)
-	c.n--
-	require.Equal(t, last, c.ring(), "the same key returns the call that it started")
-	c.act(last.ID, "bob", lastseen.Reject)
+	again, err := c.StartCall(t.Context(), "chat", last)
+	require.NoError(t, err)
+	require.Equal(t, begun, again.Call, "the same key returns the call that it started")
+	c.Act(last.ID, "bob", lastseen.Reject)
 	require.ErrorIs(t, startCall(t.Context(), c.Store, another), store.ErrTooManyCalls, "calls that are over count")
 
 	c.watch(store.CallsKept)
-	require.Equal(t, store.MaxCalls-2, c.expire().Kept)
+	require.Equal(t, store.MaxCalls-2, c.Expire().Kept)
 	require.NoError(t, startCall(t.Context(), c.Store, another))
 }
 
-func startCall(ctx context.Context, s *Store, c store.NewCall) error {
+func startCall(ctx context.Context, s store.Store, c store.NewCall) error {
 	_, err := s.StartCall(ctx, "chat", c)
 	return err
 }

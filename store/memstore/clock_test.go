@@ -45,22 +45,6 @@ func TestMachineClockWrongForAMoment(t *testing.T) {
 	}
 }
 
-// TestMachineClockSet: a clock that stays different is followed.
-func TestMachineClockSet(t *testing.T) {
-	m := &kit.Machine{}
-	m.Wrong.Set(1000 * time.Hour)
-	s := open(t, optionsOf(m))
-	for _, wrong := range []time.Duration{-time.Hour, 0} {
-		m.Wrong.Set(wrong)
-		for range 2 {
-			m.Passed.Add(time.Minute)
-			kit.Now(t, s)
-		}
-		require.Equal(t, base.Add(m.Passed.Get()+wrong), kit.Now(t, s))
-	}
-	require.EqualValues(t, 2, s.ClockStats().Steps)
-}
-
 // TestTrimKeepsTheEdge: a user last seen exactly the age ago stays.
 func TestTrimKeepsTheEdge(t *testing.T) {
 	ctx, m := context.Background(), &kit.Machine{}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // TestSizeOfAvailability: docs/decisions/people.md names the memory of a user who says something.
@@ -23,11 +24,11 @@ func TestSizeOfAvailability(t *testing.T) {
 	chat := x.add("chat")
 	grows := func(what string, most int64, change func(i int)) {
 		t.Helper()
-		before := int64(heapInUse())
+		before := int64(kit.HeapInUse())
 		for i := range names {
 			change(i)
 		}
-		size := (int64(heapInUse()) - before) / n
+		size := (int64(kit.HeapInUse()) - before) / n
 		t.Logf("%d bytes more for a user %s", size, what)
 		require.LessOrEqual(t, size, most, what)
 		require.Positive(t, size, what)
@@ -49,12 +50,4 @@ func TestSizeOfAvailability(t *testing.T) {
 	require.Empty(t, chat.users.people.details)
 	require.True(t, chat.users.people.empty())
 	runtime.KeepAlive(&x)
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
