@@ -29,23 +29,23 @@ func TestCallsWhileTheClockJumps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, clock := newMovable(t)
-			ringing, active := c.newCall("alice", "bob"), c.newCall("carol", "dave")
+			ringing, active := c.Call("alice", "bob"), c.Call("carol", "dave")
 			ringing.Ring, active.Quiet = time.Minute, time.Minute
-			c.start(ringing)
-			c.active(active)
+			c.Begin(ringing)
+			c.Accepted(active)
 			for _, moved := range []time.Duration{by, 0, by, 0} {
 				clock.move(moved)
-				require.Empty(t, c.expire().Steps)
-				require.Empty(t, c.hear("carol", "dave"))
+				require.Empty(t, c.Expire().Steps)
+				require.Empty(t, c.Hear("carol", "dave"))
 				for _, id := range []string{ringing.ID, active.ID} {
-					rest := c.read(id).Expires - lastseen.InstantOf(time.Now()).Add(moved)
+					rest := c.Read(id).Expires - lastseen.InstantOf(time.Now()).Add(moved)
 					require.InDelta(t, 35_000, int64(rest), 30_000, "what is shown is by the clock that it has")
 				}
 			}
 			ended := map[string]lastseen.CallState{}
 			for step := time.Duration(1); step <= 20 && len(ended) < 2; step++ {
 				clock.move(by + step*store.MaxCallGap/2)
-				for _, step := range c.expire().Steps {
+				for _, step := range c.Expire().Steps {
 					ended[step.Call.ID] = step.Call.State
 				}
 			}
@@ -59,35 +59,35 @@ func TestCallsWhileTheClockJumps(t *testing.T) {
 func TestCallsSurviveAnOutage(t *testing.T) {
 	t.Parallel()
 	c, clock := newMovable(t)
-	n := c.newCall("alice", "bob")
+	n := c.Call("alice", "bob")
 	n.Ring, n.Quiet = 15*time.Second, 15*time.Second
-	c.start(n)
+	c.Begin(n)
 	clock.move(time.Hour)
-	require.Empty(t, c.expire().Steps)
-	c.act(n.ID, "bob", lastseen.Accept)
+	require.Empty(t, c.Expire().Steps)
+	c.Act(n.ID, "bob", lastseen.Accept)
 	clock.move(2 * time.Hour)
-	require.Empty(t, c.expire().Steps)
-	require.Equal(t, lastseen.Active, c.read(n.ID).State)
+	require.Empty(t, c.Expire().Steps)
+	require.Equal(t, lastseen.Active, c.Read(n.ID).State)
 	clock.move(2*time.Hour + store.MaxCallGap)
-	require.Equal(t, lastseen.Lost, c.expire().Steps[0].Call.State)
+	require.Equal(t, lastseen.Lost, c.Expire().Steps[0].Call.State)
 }
 
 // TestCallsAreKept: for CallsKept by the clock of calls, and no longer.
 func TestCallsAreKept(t *testing.T) {
 	t.Parallel()
 	c, clock := newMovable(t)
-	n := c.newCall("alice", "bob")
-	c.start(n)
-	over := c.act(n.ID, "bob", lastseen.Reject).Call
+	n := c.Call("alice", "bob")
+	c.Begin(n)
+	over := c.Act(n.ID, "bob", lastseen.Reject).Call
 	watched := time.Duration(0)
 	for ; watched < store.CallsKept-time.Minute; watched += store.MaxCallGap {
 		clock.move(watched)
-		require.Equal(t, 1, c.expire().Kept)
-		require.Equal(t, over, c.read(n.ID))
+		require.Equal(t, 1, c.Expire().Kept)
+		require.Equal(t, over, c.Read(n.ID))
 	}
 	for ; watched < store.CallsKept+time.Minute; watched += store.MaxCallGap {
 		clock.move(watched)
-		c.expire()
+		c.Expire()
 	}
 	_, err := store.ReadCall(context.Background(), c, "chat", n.ID)
 	require.ErrorIs(t, err, store.ErrCallNotFound)
@@ -100,17 +100,17 @@ func TestInCallWhileTheClockJumps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, clock := newMovable(t)
-			n := c.newCall("alice", "bob")
+			n := c.Call("alice", "bob")
 			n.Quiet = time.Minute
-			c.active(n)
+			c.Accepted(n)
 			clock.move(by)
-			require.Empty(t, c.hear("alice", "bob"))
-			for _, end := range c.until("alice", "bob") {
+			require.Empty(t, c.Hear("alice", "bob"))
+			for _, end := range c.Until("alice", "bob") {
 				require.InDelta(t, int64(lastseen.InstantOf(time.Now()).Add(by+time.Minute)), int64(end), 30_000)
 			}
 			clock.move(0)
-			c.act(n.ID, "alice", lastseen.End)
-			require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
+			c.Act(n.ID, "alice", lastseen.End)
+			require.Equal(t, []lastseen.Instant{0, 0}, c.Until("alice", "bob"))
 			require.Empty(t, c.noted())
 		})
 	}
@@ -151,21 +151,21 @@ func TestCopiesAreRenewedInTime(t *testing.T) {
 // hearWhenDue hears two users in a call when they are due, and checks before for how long what is copied is valid.
 func hearWhenDue(t *testing.T, step, left time.Duration, due map[string]func(time.Duration) bool) {
 	c, clock := newMovable(t)
-	n := c.newCall("alice", "bob")
+	n := c.Call("alice", "bob")
 	n.Quiet = time.Minute
-	c.active(n)
+	c.Accepted(n)
 	for moved := step; moved < 5*time.Minute; moved += step {
 		clock.move(moved)
-		c.expire()
+		c.Expire()
 		for _, user := range []string{"alice", "bob"} {
 			if !due[user](moved) {
 				continue
 			}
 			now := lastseen.InstantOf(time.Now()).Add(moved)
-			for _, end := range c.until("alice", "bob") {
+			for _, end := range c.Until("alice", "bob") {
 				require.Greater(t, int64(end-now), (left - time.Second).Milliseconds(), "after %v", moved)
 			}
-			c.hear(user)
+			c.Hear(user)
 		}
 	}
 }
@@ -175,17 +175,17 @@ func hearWhenDue(t *testing.T, step, left time.Duration, due map[string]func(tim
 func TestFlushInMidCall(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
-	n := c.newCall("alice", "bob")
-	c.active(n)
-	end := c.until("alice")[0]
+	n := c.Call("alice", "bob")
+	c.Accepted(n)
+	end := c.Until("alice")[0]
 	require.NoError(t, client.FlushAll(ctx).Err())
 	_, err := c.StepCall(ctx, "chat", store.CallAct{ID: n.ID, User: "bob", Action: lastseen.Alive})
 	require.ErrorIs(t, err, store.ErrCallNotFound)
-	require.Empty(t, c.hear("alice", "bob"))
-	c.setInCall("alice", end)
-	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"), "the namespace does not exist")
-	c.expire()
+	require.Empty(t, c.Hear("alice", "bob"))
+	c.SetInCall("alice", end)
+	require.Equal(t, []lastseen.Instant{0, 0}, c.Until("alice", "bob"), "the namespace does not exist")
+	c.Expire()
 	require.Empty(t, client.Keys(ctx, "presence:details*").Val())
-	c.active(n)
-	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0), "calls work again at once")
+	c.Accepted(n)
+	require.NotContains(t, c.Until("alice", "bob"), lastseen.Instant(0), "calls work again at once")
 }

@@ -24,47 +24,47 @@ import (
 // does the rest, and then all details say what the calls do. The parties are in several slots.
 func testCopiesOfDeadServers(t *testing.T, s *redisstore.Store, of func(user string) string) {
 	c := newCallers(t, s)
-	c.name = "dead"
 	shards := map[string]bool{}
 	users := func(i int) (from, to string) { return fmt.Sprint("from", i), fmt.Sprint("to", i) }
 	const calls = 30
+	var ids []string
 	// dies makes what a step has recorded as if the server had died before, at a moment that depends on the call.
 	dies := func(i int, before lastseen.Instant) {
 		from, to := users(i)
 		switch i % 3 {
 		case 0: // before it copied
-			c.setInCall(from, before)
-			c.setInCall(to, before)
+			c.SetInCall(from, before)
+			c.SetInCall(to, before)
 			c.note(from, to)
 		case 1: // before it confirmed
 			c.note(from, to)
 		case 2: // between both shards
-			c.setInCall(to, before)
+			c.SetInCall(to, before)
 			c.note(to)
 		}
 	}
 	for i := range calls {
 		from, to := users(i)
 		shards[of(from)], shards[of(to)] = true, true
-		c.active(c.newCall(from, to))
+		ids = append(ids, c.Accepted(c.Call(from, to)).ID)
 		dies(i, 0)
 	}
 	require.Greater(t, len(shards), 1)
-	c.expire()
+	c.Expire()
 	require.Empty(t, c.noted())
 	for i := range calls {
 		from, to := users(i)
-		require.NotContains(t, c.until(from, to), lastseen.Instant(0))
+		require.NotContains(t, c.Until(from, to), lastseen.Instant(0))
 	}
-	for i := range calls {
+	for i, id := range ids {
 		from, _ := users(i)
-		c.act(fmt.Sprint("dead", i+1), from, lastseen.End)
+		c.Act(id, from, lastseen.End)
 		dies(i, kit.Now(t, s).Add(time.Hour))
 	}
-	c.expire()
+	c.Expire()
 	require.Empty(t, c.noted())
 	for i := range calls {
-		require.Equal(t, []lastseen.Instant{0, 0}, c.until(fmt.Sprint("from", i), fmt.Sprint("to", i)))
+		require.Equal(t, []lastseen.Instant{0, 0}, c.Until(fmt.Sprint("from", i), fmt.Sprint("to", i)))
 	}
 	require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
 }
@@ -77,8 +77,8 @@ func TestSlowCopier(t *testing.T) {
 		url := redistest.Start(t)
 		slow := stores.New(t, redisstore.Options{URL: url, Timeout: time.Minute}) // copying fails after four of them
 		other := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
-		n := other.newCall("alice", "bob")
-		other.start(n)
+		n := other.Call("alice", "bob")
+		other.Begin(n)
 		ctx, cancel := context.WithCancel(t.Context())
 		copies := 0
 		slow.AddHook(redisstore.AroundCommands{Before: func(cmd redis.Cmder) {
@@ -86,8 +86,8 @@ func TestSlowCopier(t *testing.T) {
 				return
 			}
 			if copies++; copies == 1 {
-				other.act(n.ID, n.From, lastseen.End)
-				require.Equal(t, []lastseen.Instant{0, 0}, other.until("alice", "bob"))
+				other.Act(n.ID, n.From, lastseen.End)
+				require.Equal(t, []lastseen.Instant{0, 0}, other.Until("alice", "bob"))
 				if canceled {
 					cancel()
 				}
@@ -97,7 +97,7 @@ func TestSlowCopier(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, lastseen.Active, step.Call.State)
 		require.Greater(t, copies, 1, "it copied again")
-		require.Equal(t, []lastseen.Instant{0, 0}, other.until("alice", "bob"))
+		require.Equal(t, []lastseen.Instant{0, 0}, other.Until("alice", "bob"))
 		require.Empty(t, other.noted())
 		cancel()
 	}
@@ -107,24 +107,24 @@ func TestSlowCopier(t *testing.T) {
 func TestDetailsAreAway(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
-	n := c.newCall("alice", "bob")
-	c.start(n)
+	n := c.Call("alice", "bob")
+	c.Begin(n)
 	require.NoError(t, client.Set(ctx, detailsKey(stores.Chat), "a string", 0).Err())
-	require.Equal(t, lastseen.Active, c.act(n.ID, "bob", lastseen.Accept).Call.State)
-	expired := c.expire()
+	require.Equal(t, lastseen.Active, c.Act(n.ID, "bob", lastseen.Accept).Call.State)
+	expired := c.Expire()
 	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: store.MaxCallGap / 2}, expired, "it does not hurry")
 	require.Equal(t, []string{"alice", "bob"}, c.noted())
 	require.NoError(t, client.Del(ctx, detailsKey(stores.Chat)).Err())
 	c.expireNoted()
-	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0))
+	require.NotContains(t, c.Until("alice", "bob"), lastseen.Instant(0))
 
 	kept := client.Dump(ctx, detailsKey(stores.Chat)).Val()
 	require.NoError(t, client.Set(ctx, detailsKey(stores.Chat), "a string", 0).Err())
-	c.act(n.ID, "bob", lastseen.End)
+	c.Act(n.ID, "bob", lastseen.End)
 	require.NoError(t, client.RestoreReplace(ctx, detailsKey(stores.Chat), 0, kept).Err())
-	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0))
+	require.NotContains(t, c.Until("alice", "bob"), lastseen.Instant(0))
 	c.expireNoted()
-	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
+	require.Equal(t, []lastseen.Instant{0, 0}, c.Until("alice", "bob"))
 }
 
 // TestManyNoted: what was left is copied in batches, one at once after the other, and what cannot be copied does not
@@ -133,21 +133,21 @@ func TestManyNoted(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	s := stores.New(t, redisstore.Options{URL: url, Shards: 2})
 	c := newCallers(t, s)
-	c.active(c.newCall("alice", "bob"))
+	c.Accepted(c.Call("alice", "bob"))
 	users := stores.Numbered("user", 3*store.MaxCallBatch)
 	c.note(users...)
 	for range 3 {
-		require.Zero(t, c.expire().Next)
+		require.Zero(t, c.Expire().Next)
 	}
-	require.Equal(t, store.MaxCallGap/2, c.expire().Next)
+	require.Equal(t, store.MaxCallGap/2, c.Expire().Next)
 	require.Empty(t, c.noted())
 
 	last := "z0"
 	for i := 1; redisstore.ShardOf(s, "chat", last) != "presence:chat:0"; i++ {
 		last = fmt.Sprint("z", i)
 	}
-	c.active(c.newCall(last, "carol"))
-	c.setInCall(last, 0)
+	c.Accepted(c.Call(last, "carol"))
+	c.SetInCall(last, 0)
 	c.note(last)
 	away := slices.DeleteFunc(users, func(user string) bool {
 		return redisstore.ShardOf(s, "chat", user) != "presence:chat:1"
@@ -155,10 +155,10 @@ func TestManyNoted(t *testing.T) {
 	require.Greater(t, len(away), store.MaxCallBatch)
 	c.note(away...)
 	require.NoError(t, client.Set(ctx, detailsKey("presence:chat:1"), "a string", 0).Err())
-	require.NotZero(t, c.expire().Next, "it does not hurry")
-	require.Equal(t, []lastseen.Instant{0}, c.until(last), "it comes last")
-	c.expire()
-	require.NotContains(t, c.until(last), lastseen.Instant(0))
+	require.NotZero(t, c.Expire().Next, "it does not hurry")
+	require.Equal(t, []lastseen.Instant{0}, c.Until(last), "it comes last")
+	c.Expire()
+	require.NotContains(t, c.Until(last), lastseen.Instant(0))
 }
 
 // TestCopiesOfDeadServers is testCopiesOfDeadServers on one Redis.
@@ -193,19 +193,17 @@ func testCallsInACluster(t *testing.T, c *redistest.Cluster) {
 	none()
 
 	calls := newCallers(t, s)
+	var begun []lastseen.Call
 	for i := range 20 {
-		calls.active(calls.newCall(fmt.Sprint("from", i), fmt.Sprint("to", i)))
+		begun = append(begun, calls.Accepted(calls.Call(fmt.Sprint("from", i), fmt.Sprint("to", i))))
 	}
 	key := "presence:chat:0"
-	to := c.Primaries[0]
-	if c.Owner(t, key) == to {
-		to = c.Primaries[1]
-	}
+	to := c.Next(t, key)
 	require.NoError(t, to.Client(t).ScriptFlush(ctx).Err())
 	c.MoveSlot(t, c.Slot(t, key), to, func() {})
-	calls.expire()
-	for i := range 20 {
-		calls.act(fmt.Sprint("call", i+1), fmt.Sprint("to", i), lastseen.End)
+	calls.Expire()
+	for _, call := range begun {
+		calls.Act(call.ID, call.To, lastseen.End)
 	}
 	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 	none()
@@ -227,26 +225,26 @@ func TestCallsInFailover(t *testing.T) {
 	replica := redistest.StartReplica(t, primary)
 	old, promoted := stores.NewClient(t, primary.URL()), stores.NewClient(t, replica.URL())
 	c := newCallers(t, stores.New(t, redisstore.Options{URL: primary.URL()}))
-	ends, accepted, begun := c.newCall("alice", "bob"), c.newCall("carol", "dave"), c.newCall("erin", "frank")
-	c.active(ends)
-	c.start(accepted)
-	replicateAll(t, old)
+	ends, accepted, begun := c.Call("alice", "bob"), c.Call("carol", "dave"), c.Call("erin", "frank")
+	c.Accepted(ends)
+	c.Begin(accepted)
+	stores.ReplicateAll(t, old)
 	require.NoError(t, promoted.Do(ctx, "REPLICAOF", "NO", "ONE").Err())
-	c.act(ends.ID, "alice", lastseen.End)
-	c.act(accepted.ID, "dave", lastseen.Accept)
-	c.start(begun)
+	c.Act(ends.ID, "alice", lastseen.End)
+	c.Act(accepted.ID, "dave", lastseen.Accept)
+	c.Begin(begun)
 	primary.Stop(t)
 
 	c.Store = stores.New(t, redisstore.Options{URL: replica.URL()})
-	require.Equal(t, lastseen.Active, c.read(ends.ID).State, "the end was lost")
-	require.Equal(t, lastseen.Ringing, c.read(accepted.ID).State)
+	require.Equal(t, lastseen.Active, c.Read(ends.ID).State, "the end was lost")
+	require.Equal(t, lastseen.Ringing, c.Read(accepted.ID).State)
 	_, err := store.ReadCall(ctx, c, "chat", begun.ID)
 	require.ErrorIs(t, err, store.ErrCallNotFound)
-	c.act(ends.ID, "alice", lastseen.End)
-	c.act(accepted.ID, "dave", lastseen.Accept)
-	c.start(begun)
-	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
-	require.NotContains(t, c.until("carol", "dave"), lastseen.Instant(0))
+	c.Act(ends.ID, "alice", lastseen.End)
+	c.Act(accepted.ID, "dave", lastseen.Accept)
+	c.Begin(begun)
+	require.Equal(t, []lastseen.Instant{0, 0}, c.Until("alice", "bob"))
+	require.NotContains(t, c.Until("carol", "dave"), lastseen.Instant(0))
 }
 
 // TestStepIsSentAgain: the client repeats what Redis has done if the connection breaks before the reply. It is done
@@ -254,39 +252,32 @@ func TestCallsInFailover(t *testing.T) {
 func TestStepIsSentAgain(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
-	again := &sendTwice{}
 	s := stores.New(t, redisstore.Options{URL: url, Instrument: func(client redis.UniversalClient) error {
-		client.AddHook(again)
+		client.AddHook(sendTwice{})
 		return nil
 	}})
 	c := newCallers(t, s)
-	n := c.newCall("alice", "bob")
+	n := c.Call("alice", "bob")
 	n.Key = "key"
 	step, err := s.StartCall(context.Background(), "chat", n)
 	require.NoError(t, err)
 	require.Equal(t, lastseen.Stepped, step.Outcome)
 	require.Equal(t, int64(1), step.Call.Version)
-	step = c.act(n.ID, "bob", lastseen.Accept)
+	step = c.Act(n.ID, "bob", lastseen.Accept)
 	require.Equal(t, int64(2), step.Call.Version)
-	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0))
-	step = c.act(n.ID, "alice", lastseen.End)
+	require.NotContains(t, c.Until("alice", "bob"), lastseen.Instant(0))
+	step = c.Act(n.ID, "alice", lastseen.End)
 	require.Equal(t, int64(3), step.Call.Version)
-	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
-	n = c.newCall("alice", "bob")
-	require.Equal(t, n.ID, c.start(n).ID, "without a key")
-	require.Equal(t, 2, c.expire().Kept)
+	require.Equal(t, []lastseen.Instant{0, 0}, c.Until("alice", "bob"))
+	n = c.Call("alice", "bob")
+	require.Equal(t, n.ID, c.Begin(n).ID, "without a key")
+	require.Equal(t, 2, c.Expire().Kept)
 }
 
 // sendTwice sends each script twice, and returns the second reply.
-type sendTwice struct{}
+type sendTwice struct{ redistest.AroundCommands }
 
-func (*sendTwice) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (*sendTwice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (*sendTwice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (sendTwice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if cmd.Name() == "eval" || cmd.Name() == "evalsha" {

@@ -38,11 +38,12 @@ func callKeysOf(shard string) (keys []string) {
 func TestKeysOfCalls(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
-	n := c.newCall("alice", "bob")
-	n.FromDevice, n.Key, n.Digest, n.App, n.Quiet = "tab 1", "a key", "d i", `{"offer":1}`, 30*time.Second
-	begun := c.start(n)
+	n := c.Call("alice", "bob")
+	n.ID, n.FromDevice, n.Key, n.Digest = "call1", "tab 1", "a key", "d i"
+	n.App, n.Quiet = `{"offer":1}`, 30*time.Second
+	begun := c.Begin(n)
 	require.InDelta(t, 3_600_000, client.ZScore(ctx, callKey("callsdue"), "call1").Val(), 0)
-	step := c.act(n.ID, "bob", lastseen.Accept)
+	step := c.Act(n.ID, "bob", lastseen.Accept)
 	fields := client.HGetAll(ctx, callKey("calls")).Val()
 	require.Len(t, fields, 2)
 	clock := strings.Fields(fields[":clock"])
@@ -73,7 +74,7 @@ func TestKeysOfCalls(t *testing.T) {
 	require.Equal(t, []redis.Z{{Member: "alice", Score: score}, {Member: "bob", Score: score}},
 		client.ZRangeWithScores(ctx, endsKey(stores.Chat), 0, -1).Val())
 
-	ended := c.act(n.ID, "alice", lastseen.End)
+	ended := c.Act(n.ID, "alice", lastseen.End)
 	require.ElementsMatch(t, append(callKeys(),
 		"presence::calls", "presence::meta", "presence::namespaces", sidesKey(stores.Chat)), client.Keys(ctx, "*").Val())
 	require.InDelta(t, float64(ended.Call.Over-begun.Created)+600_000,
@@ -97,32 +98,32 @@ func passKept(t *testing.T, client *redis.Client) {
 func TestCallsAreDeleted(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
-	n := c.newCall("alice", "bob")
+	n := c.Call("alice", "bob")
 	n.Key, n.App = "k", "1"
-	c.active(n)
-	c.act(n.ID, "alice", lastseen.End)
-	other := c.newCall("alice", "carol")
-	c.start(other)
+	c.Accepted(n)
+	c.Act(n.ID, "alice", lastseen.End)
+	other := c.Call("alice", "carol")
+	c.Begin(other)
 	passKept(t, client)
-	expired := c.expire()
+	expired := c.Expire()
 	require.Empty(t, expired.Steps)
 	require.Equal(t, 1, expired.Kept)
 	require.Equal(t, 1, expired.Calls, "it rings for an hour")
-	require.Equal(t, []string{"", "alice\x00fcall2", "carol\x00tcall2"},
+	require.Equal(t, []string{"", "alice\x00f" + other.ID, "carol\x00t" + other.ID},
 		client.ZRange(ctx, callKey("callindex"), 0, -1).Val())
 	require.Equal(t, map[string]string{"": ""}, client.HGetAll(ctx, callKey("callkeys")).Val())
 
-	c.act(other.ID, "alice", lastseen.End)
+	c.Act(other.ID, "alice", lastseen.End)
 	passKept(t, client)
-	require.Zero(t, c.expire().Kept)
+	require.Zero(t, c.Expire().Kept)
 	require.Empty(t, client.Keys(ctx, "presence:*call*").Val())
 
-	c.active(n)
+	c.Accepted(n)
 	require.NoError(t, c.Forget(ctx, "chat", "alice"))
-	c.expire()
+	c.Expire()
 	require.Empty(t, client.Keys(ctx, "presence:*call*").Val())
 
-	c.active(n)
+	c.Accepted(n)
 	require.NoError(t, c.DeleteNamespace(ctx, "chat"))
 	require.Empty(t, client.Keys(ctx, "*").Val())
 }
@@ -145,11 +146,11 @@ func TestForeignCalls(t *testing.T) {
 		s, log := stores.NewLogged(t, redisstore.Options{URL: url})
 		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 		c := newCallers(t, s)
-		n := c.newCall("alice", "bob")
-		n.Key = "k"
-		c.active(n)
-		fine := c.newCall("carol", "dave")
-		c.start(fine)
+		n := c.Call("alice", "bob")
+		n.ID, n.Key = "call1", "k"
+		c.Accepted(n)
+		fine := c.Call("carol", "dave")
+		c.Begin(fine)
 		require.NoError(t, client.HSet(ctx, callKey("calls"), n.ID, text).Err())
 		_, err := store.ReadCall(ctx, s, "chat", n.ID)
 		require.ErrorIs(t, err, store.ErrCallNotFound, "%q", text)
@@ -158,11 +159,11 @@ func TestForeignCalls(t *testing.T) {
 		calls, err := s.ReadCalls(ctx, "chat", nil, []string{"alice", "carol"})
 		require.NoError(t, err)
 		require.Equal(t, []string{"", fine.ID}, []string{calls[0].ID, calls[1].ID}, "%q", text)
-		require.Empty(t, c.hear("alice", "bob"))
+		require.Empty(t, c.Hear("alice", "bob"))
 		n.ID = "other"
-		require.Equal(t, "other", c.start(n).ID, "nobody is busy, and the key is free: %q", text)
+		require.Equal(t, "other", c.Begin(n).ID, "nobody is busy, and the key is free: %q", text)
 		require.NoError(t, client.ZAdd(ctx, callKey("callsdue"), redis.Z{Member: "call1"}).Err())
-		require.Equal(t, 2, c.expire().Calls, "%q", text)
+		require.Equal(t, 2, c.Expire().Calls, "%q", text)
 		require.False(t, client.HExists(ctx, callKey("calls"), "call1").Val(), "%q", text)
 		require.NoError(t, s.Close())
 		require.Equal(t, 1, log.Count("cannot be read"), "%q: %s", text, log)
@@ -173,15 +174,16 @@ func TestForeignCalls(t *testing.T) {
 func TestForeignCallsDoNotCount(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
+	var n store.NewCall
 	for range store.MaxCallsOfUser {
-		n := c.newCall("alice", "bob")
-		c.start(n)
-		c.act(n.ID, "alice", lastseen.End)
+		n = c.Call("alice", "bob")
+		c.Begin(n)
+		c.Act(n.ID, "alice", lastseen.End)
 	}
-	_, err := c.StartCall(ctx, "chat", c.newCall("alice", "bob"))
+	_, err := c.StartCall(ctx, "chat", c.Call("alice", "bob"))
 	require.ErrorIs(t, err, store.ErrTooManyCalls)
-	require.NoError(t, client.HSet(ctx, callKey("calls"), "call7", "x").Err())
-	c.start(c.newCall("alice", "bob"))
+	require.NoError(t, client.HSet(ctx, callKey("calls"), n.ID, "x").Err())
+	c.Begin(c.Call("alice", "bob"))
 }
 
 // TestForeignCallClock: a clock that cannot be read neither freezes calls nor ends all of them.
@@ -190,16 +192,16 @@ func TestForeignCallClock(t *testing.T) {
 	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	for _, text := range []string{"", "x", "1", "1 x", "99999999999999999999 1", "1 99999999999999999999"} {
 		require.NoError(t, c.DeleteNamespace(ctx, "chat"))
-		first, second := c.newCall("alice", "bob"), c.newCall("carol", "dave")
+		first, second := c.Call("alice", "bob"), c.Call("carol", "dave")
 		first.Ring = time.Minute
-		c.start(first)
-		c.start(second)
+		c.Begin(first)
+		c.Begin(second)
 		require.NoError(t, client.HSet(ctx, callKey("calls"), ":clock", text).Err())
-		expired := c.expire()
+		expired := c.Expire()
 		require.Len(t, expired.Steps, 1, "%q", text)
 		require.Equal(t, first.ID, expired.Steps[0].Call.ID)
 		require.InDelta(t, float64(59*time.Minute.Milliseconds()),
-			float64(c.read(second.ID).Expires-kit.Now(t, c.Store.(*redisstore.Store))), 30_000)
+			float64(c.Read(second.ID).Expires-kit.Now(t, c)), 30_000)
 	}
 }
 
@@ -216,14 +218,14 @@ func TestSizeOfCalls(t *testing.T) {
 		return sum / int64(calls)
 	}
 	for i := range calls {
-		n := c.newCall(fmt.Sprintf("%031da", i), fmt.Sprintf("%031db", i))
+		n := c.Call(fmt.Sprintf("%031da", i), fmt.Sprintf("%031db", i))
 		n.ID, n.Key, n.Digest = fmt.Sprintf("%032d", i), fmt.Sprintf("%032d", i), strings.Repeat("d", 43)
 		n.FromDevice = fmt.Sprintf("%032d", i)
-		c.active(n)
+		c.Accepted(n)
 	}
 	active := size()
 	for i := range calls {
-		c.act(fmt.Sprintf("%032d", i), fmt.Sprintf("%031da", i), lastseen.End)
+		c.Act(fmt.Sprintf("%032d", i), fmt.Sprintf("%031da", i), lastseen.End)
 	}
 	over := size()
 	t.Logf("%d bytes for an active call, %d for one that is over", active, over)

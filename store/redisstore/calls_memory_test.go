@@ -21,25 +21,25 @@ func TestCallsWithoutMemory(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	s, clock := newMovableStore(t, url, 0)
 	c := newCallers(t, s)
-	heard, lost := c.newCall("alice", "bob"), c.newCall("carol", "dave")
+	heard, lost := c.Call("alice", "bob"), c.Call("carol", "dave")
 	heard.Quiet, lost.Quiet = 15*time.Second, 15*time.Second
-	c.active(heard)
-	c.active(lost)
+	c.Accepted(heard)
+	c.Accepted(lost)
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
-	_, err := c.StartCall(ctx, "chat", c.newCall("erin", "frank"))
+	_, err := c.StartCall(ctx, "chat", c.Call("erin", "frank"))
 	require.ErrorIs(t, err, store.ErrFull)
-	before := c.until("alice")
+	before := c.Until("alice")
 	for _, moved := range []time.Duration{8 * time.Second, 16 * time.Second} {
 		clock.move(moved)
-		require.Empty(t, c.hear("alice", "bob"))
-		for _, step := range c.expire().Steps {
+		require.Empty(t, c.Hear("alice", "bob"))
+		for _, step := range c.Expire().Steps {
 			require.Equal(t, lost.ID, step.Call.ID)
 		}
 	}
-	require.Equal(t, lastseen.Active, c.read(heard.ID).State)
-	require.Equal(t, lastseen.Lost, c.read(lost.ID).State, "the clock of calls went on")
-	require.Greater(t, c.until("alice")[0], before[0], "it was copied")
-	require.Equal(t, []lastseen.Instant{0, 0}, c.until("carol", "dave"))
+	require.Equal(t, lastseen.Active, c.Read(heard.ID).State)
+	require.Equal(t, lastseen.Lost, c.Read(lost.ID).State, "the clock of calls went on")
+	require.Greater(t, c.Until("alice")[0], before[0], "it was copied")
+	require.Equal(t, []lastseen.Instant{0, 0}, c.Until("carol", "dave"))
 }
 
 // TestStepsWithoutMemory: while Redis has no memory left, parties can say that they take part, and end calls, also
@@ -48,14 +48,14 @@ func TestStepsWithoutMemory(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	s, clock := newMovableStore(t, url, 0)
 	c := newCallers(t, s)
-	n, rings := c.newCall("alice", "bob"), c.newCall("carol", "dave")
+	n, rings := c.Call("alice", "bob"), c.Call("carol", "dave")
 	n.Quiet = 8 * time.Second
 	step := func(id, user string, action lastseen.CallAction, app string) (store.CallStep, error) {
 		return s.StepCall(ctx, "chat", store.CallAct{ID: id, User: user, Action: action, App: app})
 	}
-	c.active(n)
-	before := c.until("alice")[0]
-	c.start(rings)
+	c.Accepted(n)
+	before := c.Until("alice")[0]
+	c.Begin(rings)
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
 	clock.move(6 * time.Second)
 	for _, user := range []string{"alice", "bob"} {
@@ -66,23 +66,23 @@ func TestStepsWithoutMemory(t *testing.T) {
 		require.Equal(t, lastseen.Repeated, alive.Outcome)
 	}
 	clock.move(12 * time.Second)
-	call := c.read(n.ID)
+	call := c.Read(n.ID)
 	require.Equal(t, lastseen.Active, call.State, "both were heard")
 	require.Empty(t, call.App)
-	require.Greater(t, c.until("alice")[0], before, "the end has moved")
+	require.Greater(t, c.Until("alice")[0], before, "the end has moved")
 	for _, app := range []string{"", "{}"} {
 		_, err := step(rings.ID, "dave", lastseen.Accept, app)
 		require.ErrorIs(t, err, store.ErrFull)
 	}
-	require.Equal(t, lastseen.Ringing, c.read(rings.ID).State)
+	require.Equal(t, lastseen.Ringing, c.Read(rings.ID).State)
 	for _, id := range []string{n.ID, rings.ID} {
-		user := c.read(id).From
-		c.act(id, user, lastseen.End)
+		user := c.Read(id).From
+		c.Act(id, user, lastseen.End)
 		again, err := step(id, user, lastseen.End, "")
 		require.NoError(t, err)
 		require.Equal(t, lastseen.Repeated, again.Outcome)
 	}
-	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
+	require.Equal(t, []lastseen.Instant{0, 0}, c.Until("alice", "bob"))
 	require.Empty(t, c.noted())
 }
 
@@ -93,13 +93,13 @@ func TestManyOldCalls(t *testing.T) {
 	url := redistest.Start(t)
 	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	for i := range store.MaxCallBatch + 1 {
-		n := c.newCall(fmt.Sprint("from", i), fmt.Sprint("to", i))
-		c.start(n)
-		c.act(n.ID, n.From, lastseen.End)
+		n := c.Call(fmt.Sprint("from", i), fmt.Sprint("to", i))
+		c.Begin(n)
+		c.Act(n.ID, n.From, lastseen.End)
 	}
 	passKept(t, stores.NewClient(t, url))
-	require.Equal(t, store.ExpiredCalls{Kept: 1}, c.expire())
-	require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.expire())
+	require.Equal(t, store.ExpiredCalls{Kept: 1}, c.Expire())
+	require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.Expire())
 }
 
 // TestMaxCalls: a namespace keeps MaxCalls calls. Those that are forgotten make room.
@@ -107,10 +107,10 @@ func TestMaxCalls(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	ctx, url, client := stores.StartRedis(t)
 	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
-	first, last, another := c.newCall("alice", "bob"), c.newCall("alice", "bob"), c.newCall("carol", "dave")
+	first, last, another := c.Call("alice", "bob"), c.Call("alice", "bob"), c.Call("carol", "dave")
 	last.Key = "k"
-	c.start(first)
-	c.act(first.ID, "bob", lastseen.Reject)
+	c.Begin(first)
+	c.Act(first.ID, "bob", lastseen.Reject)
 	require.NoError(t, client.ConfigSet(ctx, "appendonly", "no").Err())
 	const part = 1000
 	fill := redis.NewScript(`
@@ -124,18 +124,20 @@ func TestMaxCalls(t *testing.T) {
 		require.NoError(t, fill.Run(ctx, client, []string{callKey("calls")}, kept, n).Err())
 	}
 	require.EqualValues(t, store.MaxCalls, client.HLen(ctx, callKey("calls")).Val(), "with the clock")
-	begun := c.start(last)
+	begun := c.Begin(last)
 	full := func() {
 		t.Helper()
 		_, err := c.StartCall(ctx, "chat", another)
 		require.ErrorIs(t, err, store.ErrTooManyCalls)
 	}
 	full()
-	require.Equal(t, begun.ID, c.start(last).ID, "the same key returns the call that it started")
-	c.act(last.ID, "bob", lastseen.Reject)
+	again, err := c.StartCall(ctx, "chat", last)
+	require.NoError(t, err)
+	require.Equal(t, begun, again.Call, "the same key returns the call that it started")
+	c.Act(last.ID, "bob", lastseen.Reject)
 	full()
 
 	passKept(t, client)
-	require.Equal(t, store.MaxCalls-2, c.expire().Kept)
-	c.start(another)
+	require.Equal(t, store.MaxCalls-2, c.Expire().Kept)
+	c.Begin(another)
 }

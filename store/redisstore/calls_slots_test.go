@@ -32,8 +32,8 @@ func TestCallsOnCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := redisstore.Options{URL: c.URL(), Shards: 7, Timeout: 2 * time.Second}
 			m := &movingCalls{callers: newCallers(t, stores.New(t, o)), other: stores.New(t, o), cluster: c}
-			m.active(m.newCall("alice", "bob")) // so that the namespace exists
-			m.act("call1", "alice", lastseen.End)
+			call := m.Accepted(m.Call("alice", "bob")) // so that the namespace exists
+			m.Act(call.ID, "alice", lastseen.End)
 			test(t, c, m)
 			require.NoError(t, m.DeleteNamespace(context.Background(), "chat"))
 			require.Empty(t, keysOf(t, c))
@@ -53,6 +53,7 @@ type movingCalls struct {
 
 	due   []store.NewCall // calls whose steps are not done yet
 	begun map[string]int  // by call: how many steps began it
+	pairs int             // of users who called each other
 }
 
 // try counts a call of the store that failed as unavailable, and reports whether it succeeded.
@@ -71,7 +72,8 @@ func (m *movingCalls) try(err error) bool {
 // begin begins calls that ring: some of them for a moment.
 func (m *movingCalls) begin(n int) {
 	for i := range n {
-		call := m.newCall(fmt.Sprint("from", m.ids.Load()+1), fmt.Sprint("to", m.ids.Load()+1))
+		m.pairs++
+		call := m.Call(fmt.Sprint("from", m.pairs), fmt.Sprint("to", m.pairs))
 		call.Key = call.ID
 		if i%3 == 0 {
 			call.Ring = time.Millisecond
@@ -138,22 +140,22 @@ func (m *movingCalls) finish() {
 	stores.UntilSuccess(m.T, func() error { _, err := m.ExpireCalls(context.Background(), "chat"); return err })
 	m.next()
 	require.Equal(m, refused, m.refused, "the slot does not move any longer")
-	m.expire()
+	m.Expire()
 	for _, n := range m.due {
 		require.Equal(m, 1, m.begun[n.ID])
-		call := m.read(n.ID)
+		call := m.Read(n.ID)
 		require.NoError(m, m.Check(call))
 		require.NotEqual(m, lastseen.Ringing, call.State)
-		for _, until := range m.until(n.From, n.To) {
+		for _, until := range m.Until(n.From, n.To) {
 			require.Equal(m, call.State == lastseen.Active, until != 0, "%s: %v", call.State, until)
 		}
 		if call.State == lastseen.Active {
-			m.act(n.ID, n.From, lastseen.End)
+			m.Act(n.ID, n.From, lastseen.End)
 		}
 	}
-	m.expire()
+	m.Expire()
 	for _, n := range m.due {
-		require.Equal(m, []lastseen.Instant{0, 0}, m.until(n.From, n.To))
+		require.Equal(m, []lastseen.Instant{0, 0}, m.Until(n.From, n.To))
 	}
 	require.Empty(m, m.noted())
 	m.due = nil
@@ -172,7 +174,7 @@ func (m *movingCalls) nextServed() {
 func testCallsWhileSlotsMove(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	m.begun = map[string]int{}
 	m.begin(3)
-	c.MoveSlot(t, c.Slot(t, callSlot), next(t, c), func() {
+	c.MoveSlot(t, c.Slot(t, callSlot), c.Next(t, callSlot), func() {
 		m.next()
 		m.begin(1)
 	})
@@ -183,26 +185,21 @@ func testCallsWhileSlotsMove(t *testing.T, c *redistest.Cluster, m *movingCalls)
 // callSlot is a key in the slot that has all calls.
 const callSlot = "presence:chat:0"
 
-// next returns the primary after the one that has the slot.
-func next(t *testing.T, c *redistest.Cluster) *redistest.Process {
-	return c.Primaries[(slices.Index(c.Primaries, c.Owner(t, callSlot))+1)%3]
-}
-
 // testCallsInHalfASlot: of the keys of calls some have moved and some have not. Only what needs keys
 // of both nodes fails.
 func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	slot := c.Slot(t, callSlot)
-	rings, stays := m.newCall("carol", "dave"), m.newCall("erin", "frank")
+	rings, stays := m.Call("carol", "dave"), m.Call("erin", "frank")
 	rings.App, rings.Key = "{}", "key"
-	m.start(rings)
-	m.active(stays)
+	m.Begin(rings)
+	m.Accepted(stays)
 	keys := callKeysOf(callSlot)
 	for _, first := range []string{keys[0], keys[5], keys[7]} { // a hash and sorted sets
 		m.begun = map[string]int{}
 		m.begin(2)
 		m.next()
 		from := c.Owner(t, callSlot).Client(t)
-		move := c.BeginMove(t, slot, next(t, c))
+		move := c.BeginMove(t, slot, c.Next(t, callSlot))
 		m.nextServed()
 		move.Keys(t, first)
 		m.begin(1)
@@ -211,11 +208,11 @@ func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 		m.nextServed()
 		move.End(t)
 		m.finish()
-		require.Equal(t, lastseen.Ringing, m.read(rings.ID).State)
-		require.Equal(t, lastseen.Active, m.read(stays.ID).State)
+		require.Equal(t, lastseen.Ringing, m.Read(rings.ID).State)
+		require.Equal(t, lastseen.Active, m.Read(stays.ID).State)
 	}
-	m.act(rings.ID, "carol", lastseen.End)
-	m.act(stays.ID, "erin", lastseen.End)
+	m.Act(rings.ID, "carol", lastseen.End)
+	m.Act(stays.ID, "erin", lastseen.End)
 	require.Positive(t, m.refused, "no step met a slot that moves")
 }
 
@@ -254,7 +251,7 @@ func testLastCallWhileSlotMoves(t *testing.T, c *redistest.Cluster, m *movingCal
 func testLastCall(t *testing.T, c *redistest.Cluster, m *movingCalls, remove func(*redis.Client)) {
 	ctx, key := context.Background(), "presence:none:0"
 	from := c.Owner(t, key).Client(t)
-	move := c.BeginMove(t, c.Slot(t, key), c.Primaries[(slices.Index(c.Primaries, c.Owner(t, key))+1)%3])
+	move := beginMove(t, c, key)
 	listed := c.Owner(t, "presence::calls").Client(t)
 	remove(from)
 	keys := callKeysOf(key)

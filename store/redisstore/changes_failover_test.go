@@ -21,15 +21,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
-// replicateAll waits until the replica of a server has everything that was written before.
-func replicateAll(t *testing.T, client *redis.Client) {
-	t.Helper()
-	conn := client.Conn() // WAIT is about what its own connection wrote
-	defer conn.Close()
-	require.NoError(t, conn.Set(context.Background(), "replicated", 1, 0).Err())
-	require.Equal(t, int64(1), conn.Wait(context.Background(), 1, stores.LongTimeout).Val())
-}
-
 // lastID returns the ID of the newest entry that a server ever added.
 func lastID(t *testing.T, client *redis.Client) string {
 	t.Helper()
@@ -59,7 +50,7 @@ func TestPromotedReplica(t *testing.T) {
 			f.ping(f.w, "bob")
 			users := append(stores.Numbered("old", 3), append(stores.Numbered("new", 5), "alice", "bob")...)
 			behind, further := newReader(t, f.s, users...), newReader(t, f.s, users...)
-			replicateAll(t, old)
+			stores.ReplicateAll(t, old)
 			require.NoError(t, promoted.Do(ctx, "REPLICAOF", "NO", "ONE").Err())
 			for _, user := range stores.Numbered("old", 3) {
 				f.ping(f.w, user)
@@ -236,7 +227,7 @@ func TestReaderDuringFailover(t *testing.T) {
 	r := newReader(t, s, append(users, "tail")...)
 	r.limit = store.MaxChangesRead
 	r.pollUntil(func() bool { return len(r.changes) > 100 })
-	replicateAll(t, stores.NewClient(t, primary.URL()))
+	stores.ReplicateAll(t, stores.NewClient(t, primary.URL()))
 	replica.Freeze(t) // and cut off, so that it does not find the tail in its buffers either
 	require.NoError(t, primary.Client(t).ClientKillByFilter(ctx, "TYPE", "replica").Err())
 	stores.UntilSuccess(t, func() error {

@@ -161,8 +161,7 @@ func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 	for _, key := range []string{
 		"presence:still:3", "presence:busy:5", "presence:still:3", "presence::namespaces", "presence::meta",
 	} {
-		owner := slices.Index(c.Primaries, c.Owner(t, key))
-		to := c.Primaries[(owner+1)%3]
+		to := c.Next(t, key)
 		require.NoError(t, to.Client(t).ScriptFlush(ctx).Err())
 		c.MoveSlot(t, c.Slot(t, key), to, passes)
 	}

@@ -115,8 +115,7 @@ func TestDevicesOnCluster(t *testing.T) {
 
 func testDevicesWhileSlotsMove(t *testing.T, c *redistest.Cluster, l *devicesLog) {
 	for _, key := range []string{"presence:chat:1", "presence:chat:3", "presence:chat:1", "presence::meta"} {
-		owner := slices.Index(c.Primaries, c.Owner(t, key))
-		to := c.Primaries[(owner+1)%3]
+		to := c.Next(t, key)
 		require.NoError(t, to.Client(t).ScriptFlush(context.Background()).Err())
 		c.MoveSlot(t, c.Slot(t, key), to, func() {
 			l.s.ExpireAgreements()
@@ -138,8 +137,7 @@ func testDevicesInHalfASlot(t *testing.T, c *redistest.Cluster, l *devicesLog) {
 func moveInHalves(t *testing.T, c *redistest.Cluster, shard string, keys []string, between func(step string)) {
 	t.Helper()
 	for i, first := range keys {
-		owner := slices.Index(c.Primaries, c.Owner(t, shard))
-		move := c.BeginMove(t, c.Slot(t, shard), c.Primaries[(owner+1)%3])
+		move := beginMove(t, c, shard)
 		move.Keys(t, first)
 		between("half")
 		move.Keys(t, slices.Delete(slices.Clone(keys), i, i+1)...)
@@ -160,7 +158,7 @@ func TestDevicesAfterFailover(t *testing.T) {
 	stores.UntilSuccess(t, func() error { return l.ask(stores.OnDevice("alice", "tab", kit.Base)) })
 	l.next()
 	stores.UntilSuccess(t, func() error { return s.CloseConnections(ctx, "chat", "alice") })
-	replicateAll(t, watched.Nodes[0].Client(t))
+	stores.ReplicateAll(t, watched.Nodes[0].Client(t))
 	watched.Nodes[0].Stop(t)
 	l.next()
 	l.requireTruth()

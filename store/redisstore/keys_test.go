@@ -157,9 +157,9 @@ func fillAll(t *testing.T, s *redisstore.Store) {
 	availability.Say(t, s, "carol", lastseen.Said{Note: "x", Until: end})
 	availability.Say(t, s, "dora", availability.Invisible)
 	c := newCallers(t, s)
-	n := c.newCall("carol", "erin")
+	n := c.Call("carol", "erin")
 	n.Key, n.App = "k", "1"
-	c.active(n)
+	c.Accepted(n)
 }
 
 // TestInvalidScores: we never write them. They read as never seen; those too large for a time

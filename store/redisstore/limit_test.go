@@ -32,7 +32,7 @@ func TestNamespaceLimit(t *testing.T) {
 	before := stores.Contents(t, client)
 	require.ErrorIs(t, stores.Ping(s, "b", "alice"), store.ErrNamespaceLimit)
 	require.ErrorIs(t, leave(s, "b", "alice"), store.ErrNamespaceLimit)
-	_, err := s.StartCall(ctx, "b", newCallers(t, s).newCall("alice", "bob"))
+	_, err := s.StartCall(ctx, "b", newCallers(t, s).Call("alice", "bob"))
 	require.ErrorIs(t, err, store.ErrNamespaceLimit)
 	require.Equal(t, before, stores.Contents(t, client))
 	require.NoError(t, stores.Ping(stores.New(t, o), "a", "bob"), "a server that does not know it yet")
@@ -155,7 +155,7 @@ func TestRemoveEmptyBeforeACall(t *testing.T) {
 		})
 	})
 	c := newCallers(t, writer)
-	c.start(c.newCall("alice", "bob"))
+	c.Begin(c.Call("alice", "bob"))
 	require.Equal(t, []store.NamespaceInfo{{Name: "chat"}, {Name: "other", Newest: kit.Base}},
 		kit.Namespaces(t, janitor, 10))
 }

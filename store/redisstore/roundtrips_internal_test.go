@@ -16,10 +16,14 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // trips counts the round trips of a client, and notes how many users whose IDs begin with "user" one has at most.
-type trips struct{ n, users atomic.Int64 }
+type trips struct {
+	redistest.AroundCommands
+	n, users atomic.Int64
+}
 
 func (t *trips) note(cmds ...redis.Cmder) {
 	users := int64(0)
@@ -32,12 +36,6 @@ func (t *trips) note(cmds ...redis.Cmder) {
 	}
 	t.n.Add(1)
 	t.users.Store(max(t.users.Load(), users))
-}
-
-func (*trips) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		return next(ctx, network, address)
-	}
 }
 
 func (t *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

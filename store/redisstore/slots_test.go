@@ -61,8 +61,7 @@ func testFeedWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
 	r := newReader(t, f.s, users...)
 	r.limit = store.MaxChangesRead
 	for _, key := range []string{f.keys[1], f.keys[3], f.keys[1], "presence::meta"} {
-		owner := slices.Index(c.Primaries, c.Owner(t, key))
-		to := c.Primaries[(owner+1)%3]
+		to := c.Next(t, key)
 		require.NoError(t, to.Client(t).ScriptFlush(context.Background()).Err())
 		c.MoveSlot(t, c.Slot(t, key), to, func() {
 			more := len(r.changes) + 50
@@ -152,8 +151,7 @@ func TestHalfMovedSlots(t *testing.T) {
 // beginMove announces that the slot of a key moves to the next primary.
 func beginMove(t *testing.T, c *redistest.Cluster, key string) *redistest.Move {
 	t.Helper()
-	owner := slices.Index(c.Primaries, c.Owner(t, key))
-	return c.BeginMove(t, c.Slot(t, key), c.Primaries[(owner+1)%3])
+	return c.BeginMove(t, c.Slot(t, key), c.Next(t, key))
 }
 
 // testPipelinesWhileKeysMove: what Redis refuses meanwhile does not have it run the rest of a pipeline twice. The

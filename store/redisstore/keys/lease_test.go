@@ -12,15 +12,19 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
+// leases asks for a lease, and reports whether the server gets it.
+func leases(t *testing.T, s *redisstore.Store, name string, ttl time.Duration) bool {
+	t.Helper()
+	granted, err := s.Lease(context.Background(), name, ttl)
+	require.NoError(t, err)
+	return granted
+}
+
 // TestLease checks that only one of two servers gets a lease, until the lease ends.
 func TestLease(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	first, second := stores.New(t, redisstore.Options{URL: url}), stores.New(t, redisstore.Options{URL: url})
-	lease := func(s *redisstore.Store, name string) bool {
-		granted, err := s.Lease(ctx, name, time.Hour)
-		require.NoError(t, err)
-		return granted
-	}
+	lease := func(s *redisstore.Store, name string) bool { return leases(t, s, name, time.Hour) }
 	require.True(t, lease(first, "sweep"))
 	require.False(t, lease(second, "sweep"))
 	require.True(t, lease(second, "other"), "leases are apart")
@@ -40,13 +44,8 @@ func TestLease(t *testing.T) {
 func TestLeaseForLess(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	first, second := stores.New(t, redisstore.Options{URL: url}), stores.New(t, redisstore.Options{URL: url})
-	lease := func(s *redisstore.Store, ttl time.Duration) bool {
-		granted, err := s.Lease(ctx, "sweep", ttl)
-		require.NoError(t, err)
-		return granted
-	}
-	require.True(t, lease(first, 3*time.Minute))
-	require.False(t, lease(second, time.Millisecond))
+	require.True(t, leases(t, first, "sweep", 3*time.Minute))
+	require.False(t, leases(t, second, "sweep", time.Millisecond))
 	require.Greater(t, stores.NewClient(t, url).PTTL(ctx, "presence::lease:sweep").Val(), 2*time.Minute)
 }
 
@@ -57,27 +56,17 @@ func TestLeaseWithoutMemory(t *testing.T) {
 	s := stores.New(t, redisstore.Options{URL: url})
 	require.NoError(t, stores.NewClient(t, url).ConfigSet(ctx, "maxmemory", "1").Err())
 	for range 2 {
-		granted, err := s.Lease(ctx, "sweep", time.Hour)
-		require.NoError(t, err)
-		require.True(t, granted)
+		require.True(t, leases(t, s, "sweep", time.Hour))
 	}
-	granted, err := stores.New(t, redisstore.Options{URL: url}).Lease(ctx, "sweep", time.Hour)
-	require.NoError(t, err)
-	require.False(t, granted)
+	require.False(t, leases(t, stores.New(t, redisstore.Options{URL: url}), "sweep", time.Hour))
 }
 
 // TestLeaseAfterTheClockWasSetBack: it would last for years.
 func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	first, second := stores.New(t, redisstore.Options{URL: url}), stores.New(t, redisstore.Options{URL: url})
-	granted, err := first.Lease(ctx, "sweep", 3*time.Minute)
-	require.NoError(t, err)
-	require.True(t, granted)
+	require.True(t, leases(t, first, "sweep", 3*time.Minute))
 	require.NoError(t, stores.NewClient(t, url).PExpire(ctx, "presence::lease:sweep", 3*365*24*time.Hour).Err())
-	granted, err = second.Lease(ctx, "sweep", 3*time.Minute)
-	require.NoError(t, err)
-	require.True(t, granted)
-	granted, err = first.Lease(ctx, "sweep", 3*time.Minute)
-	require.NoError(t, err)
-	require.False(t, granted)
+	require.True(t, leases(t, second, "sweep", 3*time.Minute))
+	require.False(t, leases(t, first, "sweep", 3*time.Minute))
 }

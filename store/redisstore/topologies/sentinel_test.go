@@ -19,12 +19,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
-// waitReplicated waits until the replica has what the primary has.
-func waitReplicated(t *testing.T, primary *redistest.Process) {
-	t.Helper()
-	require.Equal(t, int64(1), primary.Client(t).Wait(context.Background(), 1, stores.LongTimeout).Val())
-}
-
 func TestConformanceOnSentinel(t *testing.T) {
 	testenv.RequireFull(t)
 	t.Parallel()
@@ -55,7 +49,7 @@ func TestFailover(t *testing.T) {
 			ctx, watched := context.Background(), redistest.StartSentinel(t)
 			s := stores.New(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
 			stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
-			waitReplicated(t, watched.Nodes[0])
+			stores.ReplicateAll(t, watched.Nodes[0].Client(t))
 			leave(t, watched.Nodes[0])
 			require.ErrorIs(t, stores.Ping(s, "chat", "bob"), store.ErrUnavailable)
 			stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "bob") })
@@ -75,7 +69,7 @@ func TestOldPrimaryComesBack(t *testing.T) {
 	watched := redistest.StartSentinel(t)
 	s := stores.New(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
 	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "alice") })
-	waitReplicated(t, watched.Nodes[0])
+	stores.ReplicateAll(t, watched.Nodes[0].Client(t))
 	watched.Nodes[0].Freeze(t)
 	stores.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] })
 	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "bob") })

@@ -3,7 +3,6 @@ package topologies
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,29 +33,6 @@ func about(data string) store.Signal {
 	return store.Signal{Kind: "test", Namespace: "chat", User: "alice", Data: []byte(data)}
 }
 
-// listen listens until the end of the test. It returns once signals arrive.
-func listen(t *testing.T, s store.Store) <-chan store.Signal {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan store.Signal, 1000)
-	var running sync.WaitGroup
-	running.Go(func() { s.Listen(ctx, func(signal store.Signal) { signals <- signal }) })
-	t.Cleanup(func() { cancel(); running.Wait() })
-	require.Zero(t, nextSignal(t, signals))
-	return signals
-}
-
-func nextSignal(t *testing.T, signals <-chan store.Signal) store.Signal {
-	t.Helper()
-	select {
-	case s := <-signals:
-		return s
-	case <-time.After(stores.LongTimeout):
-		t.Fatal("no signal arrives")
-		return store.Signal{}
-	}
-}
-
 // send sends a signal that all others must get, too.
 func send(t *testing.T, s store.Store, data string) {
 	t.Helper()
@@ -68,7 +44,7 @@ func TestSignalsOfOthers(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.StartProcess(t).URL()
 	s := stores.New(t, redisstore.Options{URL: url})
-	signals := listen(t, s)
+	signals := servers.Listen(t, s)
 	send(t, stores.New(t, redisstore.Options{URL: url + "/1"}), "another database")
 	send(t, stores.New(t, redisstore.Options{URL: url, Prefix: "other:"}), "another prefix")
 	client := stores.NewClient(t, url)
@@ -83,10 +59,10 @@ func TestSignalsOfOthers(t *testing.T) {
 	}
 	require.NoError(t, client.Publish(ctx, "presence::signals", "other - - 0 check").Err(), "of another server")
 	send(t, stores.New(t, redisstore.Options{URL: url}), "ours")
-	got := nextSignal(t, signals)
+	got := signals.Next(t)
 	require.Equal(t, store.Signal{Kind: "k", Namespace: "chat", User: "alice"}, got, "the fifth is one")
-	require.Equal(t, about("ours"), nextSignal(t, signals))
-	require.Empty(t, signals)
+	require.Equal(t, about("ours"), signals.Next(t))
+	require.Empty(t, signals.Signals)
 	require.Equal(t, redissignals.SignalStats{
 		Listening: true, Received: 2, Ignored: int64(len(garbage) - 1), Interrupted: 1,
 	}, s.SignalStats())
@@ -111,13 +87,13 @@ func TestSignalsAfterAnInterruption(t *testing.T) {
 			s := stores.New(t, redisstore.Options{URL: "redis://" + proxy.Listen, Timeout: 250 * time.Millisecond})
 			s.CheckEvery = 50 * time.Millisecond
 			other := stores.New(t, redisstore.Options{URL: server.URL()})
-			signals := listen(t, s)
+			signals := servers.Listen(t, s)
 			send(t, other, "before")
-			require.Equal(t, about("before"), nextSignal(t, signals))
+			require.Equal(t, about("before"), signals.Next(t))
 			interrupt(t, s)
-			require.Zero(t, nextSignal(t, signals))
+			require.Zero(t, signals.Next(t))
 			send(t, other, "after")
-			require.Equal(t, about("after"), nextSignal(t, signals))
+			require.Equal(t, about("after"), signals.Next(t))
 			require.EqualValues(t, 2, s.SignalStats().Interrupted)
 		})
 	}
@@ -130,12 +106,12 @@ func TestSignalsAfterAFailover(t *testing.T) {
 	o := redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond}
 	s, other := stores.New(t, o), stores.New(t, o)
 	s.CheckEvery = 50 * time.Millisecond
-	signals := listen(t, s)
+	signals := servers.Listen(t, s)
 	watched.Nodes[0].Freeze(t)
 	t.Cleanup(func() { watched.Nodes[0].Thaw(t) })
-	require.Zero(t, nextSignal(t, signals))
+	require.Zero(t, signals.Next(t))
 	stores.Eventually(t, func() bool { return other.Signal(context.Background(), about("after")) == nil })
-	require.Equal(t, about("after"), nextSignal(t, signals))
+	require.Equal(t, about("after"), signals.Next(t))
 }
 
 // TestSignalsWithoutRights: they reach listeners of the same process, and the log says once what is missing.
@@ -149,12 +125,12 @@ func TestSignalsWithoutRights(t *testing.T) {
 			stores.Restrict(t, client)
 			require.NoError(t, client.Do(ctx, "ACL", "SETUSER", "app", missing).Err())
 			s, log := stores.NewLogged(t, redisstore.Options{URL: stores.AsApp(url)})
-			signals := listen(t, s)
+			signals := servers.Listen(t, s)
 			stores.Eventually(t, func() bool {
 				err := s.Signal(ctx, about("here"))
-				got := <-signals
+				got := <-signals.Signals
 				for got.Kind == "" { // others may be lost, once it is known that rights are missing
-					got = <-signals
+					got = <-signals.Signals
 				}
 				require.Equal(t, about("here"), got)
 				return err != nil
