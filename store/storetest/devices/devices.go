@@ -20,6 +20,7 @@ func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	kit.RunEach(t, open, kit.Cases{
 		{"Results", testDeviceResults},
+		{"Late", testDevicesLate},
 		{"Plain/LeaveBefore", testDevicesAfterLeave},
 		{"Records/Most", testDeviceMostRecords},
 		{"Records/IDs", testDeviceIDs},

@@ -89,6 +89,20 @@ func Alive(claims []Claim, at lastseen.Instant) map[string]Claim {
 	return devices
 }
 
+// testDevicesLate: what arrives late changes who is present, but moves no time back. A leave is one of all devices.
+func testDevicesLate(t *testing.T, s store.Store) {
+	here, left := kit.Here(kit.Base+100), kit.Left(kit.Base+100)
+	require.Equal(t, left, RecordOne(t, s, Bye("alice", "a", kit.Base+100)))
+	require.Equal(t, here, RecordOne(t, s, On("alice", "b", kit.Base+50)), "present again, at the same time")
+	require.Equal(t, left, RecordOne(t, s, Bye("alice", "b", kit.Base+60)), "left again, at the same time")
+	require.Equal(t, left, RecordOne(t, s, On("alice", "b", kit.Base+60)), "at its goodbye")
+	require.Equal(t, here, RecordOne(t, s, On("alice", "b", kit.Base+61)), "after its goodbye")
+	require.Equal(t, left, kit.Leave(t, s, "alice", kit.Base+61), "all devices")
+	require.Equal(t, here, RecordOne(t, s, On("alice", "b", kit.Base+62)))
+	require.Equal(t, left, kit.Leave(t, s, "alice", kit.Base+100), "all devices")
+	require.Equal(t, left, RecordOne(t, s, On("alice", "c", kit.Base+100)), "at the leave")
+}
+
 // testDevicesAfterLeave: a leave counts that came before the first device, also before the first of the namespace.
 func testDevicesAfterLeave(t *testing.T, s store.Store) {
 	kit.Leave(t, s, "alice", kit.Base+10)
