@@ -83,11 +83,11 @@ func TestDashboardWaitsAsAsked(t *testing.T) {
 func TestDashboardWithoutWebSocket(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.refuseSockets(http.StatusBadRequest)
-	s.pinged(t, "alice")
+	s.pingedAgo(t, "alice", 0)
 	b := openDashboard(t, s.server.URL, "")
 	b.Do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"),
 		says("#connection", "Polling"))
-	s.pinged(t, "bob")
+	s.pingedAgo(t, "bob", 0)
 	b.Do(t, lists("bob", "green", "online now"), showsCounts("2", "0", "0"),
 		says("#feed-note", "WebSocket"))
 	s.leaves(t, "bob")
