@@ -38,13 +38,15 @@ func TestScriptManyWatched(t *testing.T) {
 	require.Equal(t, 2400, testbrowser.Evaluate[int](t, b, "new Set(watches().flatMap(watch => watch.add)).size"))
 	require.True(t, testbrowser.Evaluate[bool](t, b, "watches().every(watch => watch.add.length <= 1000 && !watch.cursor)"))
 	require.Less(t, testbrowser.Evaluate[int](t, b, "Math.max(...sizes())"), 60_000)
+	require.Equal(t, 1, s.connects())
+	require.Empty(t, s.lookups())
 
 	b.Do(t, until("(sent.length = painted.length = 0, true)"))
 	s.refuseSockets(http.StatusServiceUnavailable)
 	s.cut()
 	b.Do(t, until("sent.length == 0"))
-	s.pinged(t, testbrowser.Evaluate[string](t, b, "users[7]"))
-	s.pinged(t, testbrowser.Evaluate[string](t, b, "users[2399]"))
+	s.pingedAgo(t, testbrowser.Evaluate[string](t, b, "users[7]"), 0)
+	s.pingedAgo(t, testbrowser.Evaluate[string](t, b, "users[2399]"), 0)
 	s.setAnswer(nil)
 	b.Do(t, until("count('green') == 2"), until("watches().length == 5"))
 	require.True(t, testbrowser.Evaluate[bool](t, b, "watches().every(watch => watch.cursor && watch.cursor === watches()[0].cursor)"))
@@ -69,7 +71,7 @@ func TestScriptWatchesDifferences(t *testing.T) {
 		until("watches().length == 2"))
 	require.JSONEq(t, `[{"add":["bob","carol"],"remove":[]},{"add":["dave"],"remove":["carol"]}]`,
 		testbrowser.Evaluate[string](t, b, "JSON.stringify(watches())"))
-	s.pinged(t, "bob")
+	s.pingedAgo(t, "bob", 0)
 	b.Do(t, shows("bob", "green"))
 	require.Equal(t, 1, s.connects(), "it also keeps alice online")
 }
@@ -87,7 +89,7 @@ func TestScriptWatchLater(t *testing.T) {
 // TestScriptWatchBusy: a watch that the server refuses for its load is repeated, on the same connection.
 func TestScriptWatchBusy(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	s.pinged(t, "bob") // of a namespace that does not exist, nothing is read
+	s.pingedAgo(t, "bob", 0) // of a namespace that does not exist, nothing is read
 	s.faults.setDown(true)
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", sentScript+watchScript)

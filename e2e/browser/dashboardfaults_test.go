@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -54,7 +55,10 @@ func TestDashboardWithoutStore(t *testing.T) {
 		lists("alice", "unknown", "status unknown"))
 	redis.Start(t)
 	b.Do(t, until(`document.getElementById("banner").hidden`))
-	s.Post(t, alice+"/ping", "")
+	require.Eventually(t, func() bool { // on a busy machine, the first pings take too long
+		status, _ := s.Call(t, http.MethodPost, alice+"/ping", "")
+		return status == http.StatusOK
+	}, time.Minute, 100*time.Millisecond)
 	b.Do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"))
 	require.NotContains(t, testbrowser.Evaluate[string](t, b, "statuses.join()"), "grey")
 	require.Empty(t, mistakes(b))
@@ -83,11 +87,11 @@ func TestDashboardWaitsAsAsked(t *testing.T) {
 func TestDashboardWithoutWebSocket(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.refuseSockets(http.StatusBadRequest)
-	s.pinged(t, "alice")
+	s.pingedAgo(t, "alice", 0)
 	b := openDashboard(t, s.server.URL, "")
 	b.Do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"),
 		says("#connection", "Polling"))
-	s.pinged(t, "bob")
+	s.pingedAgo(t, "bob", 0)
 	b.Do(t, lists("bob", "green", "online now"), showsCounts("2", "0", "0"),
 		says("#feed-note", "WebSocket"))
 	s.leaves(t, "bob")

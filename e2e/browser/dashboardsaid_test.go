@@ -3,7 +3,6 @@ package browser
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,13 +14,7 @@ import (
 // putAvailability sets what alice says.
 func putAvailability(t *testing.T, s *testserver.Server, body string) {
 	t.Helper()
-	url := s.URL + alice + "/availability"
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader(body))
-	require.NoError(t, err)
-	response, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	require.Equal(t, http.StatusOK, response.StatusCode)
+	s.Succeed(t, http.MethodPut, alice+"/availability", body)
 }
 
 // said is what the row of alice shows beside the name.

@@ -2,18 +2,15 @@ package browser
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/heapprofiler"
-	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
@@ -35,20 +32,13 @@ func spoken(t *testing.T, b *browser, role string) []string {
 	return names
 }
 
+// namesOf returns the names of the elements with a role.
 func namesOf(ctx context.Context, role string) (names []string, err error) {
-	tree, err := chromedp.Call(ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
-	if err != nil {
-		return nil, err
-	}
-	for _, node := range tree.Nodes {
-		var got, name string
-		if node.Ignored || node.Role == nil || json.Unmarshal(node.Role.Value, &got) != nil || got != role {
-			continue
+	nodes, err := accessible(ctx)
+	for _, node := range nodes {
+		if node.role == role {
+			names = append(names, node.name)
 		}
-		if node.Name != nil {
-			err = json.Unmarshal(node.Name.Value, &name)
-		}
-		names = append(names, name)
 	}
 	return names, err
 }
@@ -234,26 +224,17 @@ func TestDotsChange(t *testing.T) {
 	require.Empty(t, s.complaints(b))
 }
 
-// beforeLoad has the browser run a script before those of each page, whatever their policy.
-func beforeLoad(script string) step {
-	return func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
-		_, err := chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument,
-			cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script})
-		return chromedp.Void{}, err
-	}
-}
-
 // TestDotsShareATimer: a thousand dots have one timer, which stops while the page is hidden and when they are gone.
 func TestDotsShareATimer(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
-	b.Do(t, beforeLoad(`{
+	b.WithScript(t, `{
 		const set = setInterval, clear = clearInterval, running = window.running = new Map()
 		window.setInterval = (f, ms) => { const id = set(f, ms); running.set(id, ms); return id }
 		window.clearInterval = id => { running.delete(id); clear(id) }
 		window.timers = () => [...running.values()].filter(ms => ms == 5000).length
-	}`))
+	}`)
 	s.load(t, b, strings.Repeat(s.dot("alice"), 1000), "")
 	const dots = `[...document.querySelectorAll("presence-dot")]`
 	b.Do(t, until(dots+`.every(dot => dot.presence.status == "green")`))

@@ -11,8 +11,6 @@ import (
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/internal/testbrowser"
-	"github.com/lastseen/lastseen/internal/testserver"
-	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // holdSockets lets upgrades to WebSockets wait for as long as a test wants, and returns the function that ends that.
@@ -135,34 +133,6 @@ func TestScriptTokenRejects(t *testing.T) {
 		connect({ url, namespace, token: fails, transport: "http" }).watch("alice", show)`)
 	b.Do(t, shows("alice", "green"))
 	require.Empty(t, s.complaints(b))
-}
-
-// TestScriptRedisStops: while Redis is stopped, a page shows unknown, never grey. It goes on by itself after that.
-func TestScriptRedisStops(t *testing.T) {
-	t.Parallel()
-	for name, faults := range map[string][2]func(*redistest.Process, testing.TB){
-		"killed": {(*redistest.Process).Stop, (*redistest.Process).Start},
-		"frozen": {(*redistest.Process).Freeze, (*redistest.Process).Thaw},
-	} {
-		t.Run(name, func(t *testing.T) {
-			redis, s := redistest.StartProcess(t), newScripted(t, scriptOptions{})
-			server := testserver.Start(t, "--store", redis.URL(), "--cors-origins", s.pages)
-			server.Post(t, alice+"/ping", "")
-			s.url = server.URL
-			b := testbrowser.Open(t, s.pages)
-			s.load(t, b, "", watching)
-			b.Do(t, shows("alice", "green"))
-			faults[0](redis, t)
-			b.Do(t, until("passed += 31_000"), shows("alice", "unknown"))
-			faults[1](redis, t)
-			require.Eventually(t, func() bool {
-				response, err := http.Post(server.URL+alice+"/ping", "", nil)
-				return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
-			}, time.Minute, 100*time.Millisecond)
-			b.Do(t, shows("alice", "green"))
-			require.NotContains(t, shown(t, b), "grey")
-		})
-	}
 }
 
 // TestScriptLeavesInMove: a goodbye that is lost with the connection, since the page moves to another server, is said

@@ -215,15 +215,6 @@ func TestScriptSocketBadToken(t *testing.T) {
 	require.Equal(t, 2, s.connects())
 }
 
-// TestScriptSocketExpiredToken: a page whose token has expired continues with a new one.
-func TestScriptSocketExpiredToken(t *testing.T) {
-	s := newScripted(t, scriptOptions{})
-	s.issueTokens(t, "bob", time.Hour)
-	b := s.openSocket(t, `window.newToken = renew => renew ? token() : "expired";`)
-	b.Do(t, until("welcomes() == 1"))
-	require.Equal(t, "false,true", testbrowser.Evaluate[string](t, b, "renewals.join()"))
-}
-
 // TestScriptSocketRenewsToken: the page sends new tokens before its token expires, mostly on the same connection: on a
 // slow machine one can come too late.
 func TestScriptSocketRenewsToken(t *testing.T) {

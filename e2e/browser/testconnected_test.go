@@ -137,15 +137,6 @@ func (c *connected) token() string {
 	return c.issue()
 }
 
-// pinged records that a user is here.
-func (c *connected) pinged(t *testing.T, user string) {
-	t.Helper()
-	now, err := c.Now(t.Context())
-	require.NoError(t, err)
-	_, err = c.Ping(t.Context(), "chat", []store.Sighting{{User: user, At: now}})
-	require.NoError(t, err)
-}
-
 // devices returns how many devices of a user have not said goodbye, and how many have.
 func (c *connected) devices(t *testing.T, user string) (live, gone int) {
 	t.Helper()

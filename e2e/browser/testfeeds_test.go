@@ -22,6 +22,20 @@ func show(state string) step {
 		document.dispatchEvent(new Event("visibilitychange")))`, state))
 }
 
+// background runs functions until the test ends.
+func background(t *testing.T, all ...func(context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, run := range all {
+		running.Go(func() { run(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
 // configWithFeeds returns a configuration of the API on a store, with feeds that run until the test ends.
 func configWithFeeds(t *testing.T, s store.Store, thresholds lastseen.Thresholds) api.Config {
 	t.Helper()
@@ -31,14 +45,7 @@ func configWithFeeds(t *testing.T, s store.Store, thresholds lastseen.Thresholds
 	hub := feed.New(feed.Options{
 		Store: s, Settings: settings, Recorded: sweep.Add, Random: func() float64 { return 0 }, Logger: logger,
 	})
-	running, cancel := context.WithCancel(context.Background())
-	var work sync.WaitGroup
-	work.Go(func() { hub.Run(running) })
-	work.Go(func() { sweep.Run(running) })
-	t.Cleanup(func() {
-		cancel()
-		work.Wait()
-	})
+	background(t, hub.Run, sweep.Run)
 	return api.Config{
 		Store: s, Feeds: hub,
 		Settings: api.Settings{
@@ -56,32 +63,8 @@ func runRegistry(t *testing.T, s store.Store, thresholds lastseen.Thresholds) *c
 			return connections.Settings{Thresholds: thresholds, PingInterval: thresholds.Green / 2}
 		},
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		registry.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	background(t, registry.Run)
 	return registry
-}
-
-// runSignals passes signals on to connections until the test ends.
-func runSignals(t *testing.T, shared *api.Shared) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		shared.Listen(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
 }
 
 // statusWriter remembers the status of an answer.

@@ -157,7 +157,7 @@ func newScripted(t *testing.T, o scriptOptions) *scripted {
 	s.config = s.scriptConfig(t, o)
 	s.config.Shared = api.NewShared(s.config)
 	s.api = api.New(s.config)
-	runSignals(t, s.config.Shared)
+	background(t, s.config.Shared.Listen)
 	s.server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.server.Listener = &trackedListener{s.server.Listener, s.connected}
 	s.server.Start()

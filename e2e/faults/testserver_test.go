@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,39 +27,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// binaryVar is the environment variable with the path of the program under test. Its clock can be set: see
-// [steppedClock].
-const binaryVar = "LASTSEEN_TEST_BINARY"
-
-// TestMain builds the program once.
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "lastseen-faults-*")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	for _, variable := range os.Environ() { // that a developer has set to run lastseen
-		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "LASTSEEN_") && !strings.HasPrefix(name, "LASTSEEN_TEST_") {
-			os.Unsetenv(name)
-		}
-	}
-	binary := filepath.Join(dir, "lastseen")
-	build := testenv.Command("go", "build", "-tags", "faults", "-o", binary, "../../cmd/lastseen")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building lastseen: %v\n%s", err, out)
-		return 1
-	}
-	os.Setenv(binaryVar, binary)
-	testenv.WaitInParallel()
-	return m.Run()
-}
-
-// program returns the path of the program under test.
-func program() string { return os.Getenv(binaryVar) }
+// TestMain has the program under test built with the tag faults, so that its clock can be set: see [steppedClock].
+func TestMain(m *testing.M) { os.Exit(testserver.Main(m)) }
 
 // awaitFor is how long anything may take before a test fails. It does not measure; it ends a test that hangs.
 const awaitFor = 2 * time.Minute
@@ -112,7 +80,7 @@ func newServer(t testing.TB, host, store string, args ...string) *server {
 // start starts the server, for the first time or again, and waits until it responds.
 func (s *server) start(t testing.TB) {
 	t.Helper()
-	line := slices.Concat(s.prefix, []string{program()}, s.args)
+	line := slices.Concat(s.prefix, []string{testserver.Binary(t)}, s.args)
 	cmd := testenv.Command(line[0], line[1:]...)
 	cmd.Dir, cmd.Stderr = s.dir, s.log
 	require.NoError(t, cmd.Start())

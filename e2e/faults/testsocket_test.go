@@ -20,8 +20,6 @@ import (
 
 // The codes with which a server closes a WebSocket.
 const (
-	closedToken = websocket.StatusCode(4401)
-	closedKey   = websocket.StatusCode(4403)
 	closedUser  = websocket.StatusCode(4410)
 	closedFlood = websocket.StatusCode(4429)
 )
@@ -76,10 +74,7 @@ type frame struct {
 
 // welcome is what these tests need of the frame.
 type welcome struct {
-	Connection  string     `json:"connection"`
-	Device      string     `json:"device"`
-	Users       []presence `json:"users"`
-	ExpiresInMs *int64     `json:"expires_in_ms"`
+	Users []presence `json:"users"`
 }
 
 // openSocket connects, says hello and waits for the welcome.

@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -24,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
 const (
@@ -146,35 +146,28 @@ func (w *watcher) request(ctx context.Context, server string) (*http.Request, er
 	return request, nil
 }
 
-// read notes the events of a stream until it ends, and calls heard for each line.
-func (w *watcher) read(stream io.Reader, heard func()) error {
-	lines := bufio.NewReader(stream)
-	var e feedEvent
-	var data []byte
+// heard is called for whatever arrives.
+type heard func()
+
+func (h heard) Write(b []byte) (int, error) {
+	h()
+	return len(b), nil
+}
+
+// read notes the events of a stream until it ends, and calls a function for whatever arrives. An event without its end
+// does not count.
+func (w *watcher) read(stream io.Reader, arrived heard) error {
+	events := testserver.ReadEvents(io.TeeReader(stream, arrived))
 	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			return err // an event without its end does not count
+		name, data := events.Any()
+		if events.Retry != "" {
+			w.checkRetry(events.Retry)
+			events.Retry = ""
 		}
-		heard()
-		field, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
-		value = strings.TrimPrefix(value, " ")
-		switch field {
-		case "event":
-			e.name = value
-		case "id":
-			e.id = value
-		case "data":
-			data = append(data, value...)
-		case "retry":
-			w.checkRetry(value)
-		case "":
-			if value == "" && data != nil {
-				e.received = time.Now()
-				w.note(e, data)
-				e, data = feedEvent{}, nil
-			}
+		if name == "" {
+			return io.EOF
 		}
+		w.note(feedEvent{name: name, id: events.ID, received: time.Now()}, []byte(data))
 	}
 }
 

@@ -240,25 +240,3 @@ func TestFlowLeaveInCall(t *testing.T) {
 		carol.until(t, "alice", "green")
 	}, "--green", "2m", "--disconnect-grace", "0")
 }
-
-// TestFlowCallSurvivesServer: the server that Alice is connected to is killed in a call. She connects to another one,
-// which knows the call, and it goes on.
-func TestFlowCallSurvivesServer(t *testing.T) {
-	t.Parallel()
-	all := append(onRedis(t), "--green", "10s", "--ping-interval", "2s", "--disconnect-grace", "0")
-	one, two := testserver.Start(t, all...), testserver.Start(t, all...)
-	openApp(t, one, appOptions{user: "alice"})
-	bob := openApp(t, two, appOptions{user: "bob"})
-	carol := openApp(t, two, appOptions{user: "carol", friends: []string{"alice"}})
-	path := ring(t, one, `{"from":"alice","to":"bob"}`)
-	act(t, two, path, "accept", "bob")
-	carol.until(t, "alice", "green in a call")
-	one.Kill()
-
-	alice := openApp(t, two, appOptions{user: "alice"})
-	require.Equal(t, "active", two.Get(t, path)["state"])
-	require.Equal(t, "ended", act(t, two, path, "end", "bob"))
-	alice.untilCall(t, path, "ended")
-	bob.untilCall(t, path, "ended")
-	carol.until(t, "alice", "green")
-}

@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"syscall"
@@ -123,59 +122,6 @@ func TestFlowSleep(t *testing.T) {
 	}, "--disconnect-grace", "0")
 }
 
-// TestFlowHeartbeatRates: "handleAppStateChange" has the app send heartbeats every 30 seconds in AppStateForeground,
-// and every 5 minutes in AppStateBackground. "handleHeartbeatTimeout" then says the rest: a user who is silent for
-// longer than that may be asleep, which is StatusAway, and after 30 minutes is StatusOffline. A heartbeat of the
-// background may be a minute late.
-func TestFlowHeartbeatRates(t *testing.T) {
-	t.Parallel()
-	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
-	at := func(seconds int) string {
-		return begin.Add(time.Duration(seconds) * time.Second).UTC().Format(time.RFC3339)
-	}
-	testserver.EachStore(t, func(t *testing.T, args []string) {
-		s := testserver.Start(t, append(args, "--green", "6m", "--yellow", "30m", "--ping-interval", "30s")...)
-		beat := func(seconds int) { s.Post(t, chatUsers+"alice/ping", fmt.Sprintf(`{"at":%q}`, at(seconds))) }
-		shows := func(seconds int, want string) {
-			t.Helper()
-			require.Equal(t, want, look(t, s, "alice", "?as_of="+at(seconds)), "after %d s", seconds)
-		}
-
-		// AppStateForeground: every 30 seconds.
-		for seconds := 0; seconds <= 60; seconds += 30 {
-			beat(seconds)
-			shows(seconds+29, "green")
-		}
-
-		// AppStateBackground: every 5 minutes. The user stays online in between, also if one is late.
-		for _, seconds := range []int{360, 660, 1015} {
-			shows(seconds, "green")
-			beat(seconds)
-			shows(seconds+299, "green")
-		}
-
-		// One does not come: StatusAway, until the next one.
-		shows(1015+359, "green")
-		shows(1015+360, "yellow")
-		beat(1615)
-		shows(1615, "green")
-
-		// AppStateInactive: "sendLastHeartbeat", and "setStatus" with StatusAway. Without further heartbeats, the user
-		// is StatusOffline after 30 minutes.
-		beat(1630)
-		s.Succeed(t, http.MethodPut, chatUsers+"alice/availability", `{"availability":"away"}`)
-		shows(1630, "green away")
-		shows(1630+360, "yellow away")
-		shows(1630+1799, "yellow away")
-		shows(1630+1800, "grey away")
-
-		// AppStateForeground again.
-		s.Succeed(t, http.MethodDelete, chatUsers+"alice/availability", "")
-		beat(3500)
-		shows(3500, "green")
-	})
-}
-
 // TestFlowPlannedRestart: a server is restarted. It asks the apps to connect to another one, "Connect" and
 // "RestoreState" succeed there, and nobody sees anything.
 func TestFlowPlannedRestart(t *testing.T) {
@@ -208,7 +154,8 @@ func TestFlowPlannedRestart(t *testing.T) {
 
 // TestFlowCrash: all servers are killed, and the state of their connections is lost. "restoreConnections": nobody is
 // offline because of that. Users whom the messenger calls StatusPending, until they connect or 5 minutes have passed,
-// are as they were: those who come back within the thresholds stay green, the others turn yellow and grey.
+// are as they were: those who come back within the thresholds stay green, the others turn yellow and grey. Friends, and
+// what users say, are there as well.
 func TestFlowCrash(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -223,6 +170,9 @@ func TestFlowCrash(t *testing.T) {
 			openApp(t, s, appOptions{user: "carol"})
 			bob.until(t, "alice", "green")
 			bob.until(t, "carol", "green")
+			s.Succeed(t, http.MethodPut, chatUsers+"alice/contacts", `{"users":["bob","dave","erin"]}`)
+			s.Succeed(t, http.MethodPut, chatUsers+"dave/availability", `{"availability":"busy","note":"in a meeting"}`)
+			seen := s.Post(t, chatUsers+"dave/ping", "")["last_seen"]
 			s.Kill()
 			alice.untilEnded(t)
 			bob.untilEnded(t)
@@ -231,6 +181,9 @@ func TestFlowCrash(t *testing.T) {
 			s = testserver.Start(t, args...)
 			require.Equal(t, "green", look(t, s, "alice", ""))
 			require.Equal(t, "green", look(t, s, "carol", ""))
+			require.Equal(t, "green busy in a meeting", look(t, s, "dave", ""))
+			require.Equal(t, seen, s.Get(t, chatUsers+"dave")["last_seen"])
+			require.Equal(t, []string{"bob", "dave"}, onlineFriends(t, s, "alice"))
 
 			// "reconnectWithBackoff": Alice and Bob come back. "RestoreState": Bob's app continues where it was, and is
 			// sent nothing but what happens.

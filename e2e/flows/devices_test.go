@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,51 +61,16 @@ func TestFlowDevices(t *testing.T) {
 	})
 }
 
-// TestFlowHeartbeatsEnd: "Heartbeat". Devices send one every 30 seconds over HTTP, each "Refresh connection", and stop
-// without a goodbye. Each keeps the user online; 60 seconds after the last one of all devices, the user is not, and 10
-// minutes after it the user is offline.
-func TestFlowHeartbeatsEnd(t *testing.T) {
+// TestTerminateWritesLeaves checks that a leave that waits is written before the server ends.
+func TestTerminateWritesLeaves(t *testing.T) {
 	t.Parallel()
-	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
-	at := func(seconds int) string {
-		return begin.Add(time.Duration(seconds) * time.Second).UTC().Format(time.RFC3339)
-	}
-	testserver.EachStore(t, func(t *testing.T, args []string) {
-		s := testserver.Start(t, append(args, "--green", "60s", "--yellow", "10m")...)
-		beat := func(device string, seconds int) {
-			s.Post(t, chatUsers+"alice/ping", `{"device":{"id":"`+device+`"},"at":"`+at(seconds)+`"}`)
-		}
-		look := func(seconds int) string { return look(t, s, "alice", "?as_of="+at(seconds)) }
-		beat("web", 0)
-		beat("phone", 10)
-		beat("web", 30) // its last one
-		beat("phone", 40)
-		beat("phone", 70) // its last one
-		require.Equal(t, "green", look(129))
-		require.Equal(t, "yellow", look(130))
-		require.Equal(t, "yellow", look(669))
-		require.Equal(t, "grey", look(670))
-		require.Equal(t, begin.Add(70*time.Second).UTC().Format("2006-01-02T15:04:05.000Z"),
-			s.Get(t, chatUsers+"alice")["last_seen"])
-	})
-}
-
-// TestFlowLastSeenKept: "Offline Presence". When a user was last seen, and whether the user left, stays through a
-// restart, also for "Check if user is online" and "Batch check multiple users".
-func TestFlowLastSeenKept(t *testing.T) {
-	t.Parallel()
-	store := filepath.Join(t.TempDir(), "data.db")
-	s := testserver.Start(t, "--store", store)
-	app := openApp(t, s, appOptions{user: "alice"})
-	app.send(t, `{"leave":{}}`)
-	app.untilEnded(t)
-	before := s.Get(t, chatUsers+"alice")
-	require.Equal(t, "left", testserver.InWords(before))
+	data := filepath.Join(t.TempDir(), "data.db")
+	s := testserver.Start(t, "--store", data)
+	s.Post(t, alice+"/ping", `{"device":{"id":"tab"}}`)
+	status, _ := s.Call(t, http.MethodPost, alice+"/leave", `{"device":{"id":"tab"},"after":"60s"}`)
+	require.Equal(t, http.StatusAccepted, status)
+	require.Equal(t, false, s.Get(t, alice)["left"])
 	require.Zero(t, s.Terminate(t))
-	s = testserver.Start(t, "--store", store)
-	after := s.Get(t, chatUsers+"alice")
-	require.Equal(t, before["last_seen"], after["last_seen"])
-	require.Equal(t, "left", testserver.InWords(after))
-	found := s.Succeed(t, http.MethodGet, "/v1/namespaces/chat/lookup?user=alice", "")["users"].([]any)
-	require.Equal(t, before["last_seen"], found[0].(map[string]any)["last_seen"])
+	s = testserver.Start(t, "--store", data)
+	require.Equal(t, true, s.Get(t, alice)["left"])
 }

@@ -18,24 +18,6 @@ import (
 
 const aliceChanges = "/v1/namespaces/chat/changes?user=alice"
 
-// TestFollowersContinueOnAnotherServer: a client whose server is killed continues on another one where it was. With the
-// first minute of a feed on Redis comes a reset, which may be in between.
-func TestFollowersContinueOnAnotherServer(t *testing.T) {
-	t.Parallel()
-	args := []string{"--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s"}
-	first, second := testserver.Start(t, args...), testserver.Start(t, args...)
-	stream := first.Follow(t, aliceChanges, "")
-	stream.Until(t, `"status":"grey"`)
-	second.Post(t, alice+"/ping", "")
-	stream.Until(t, `"status":"green"`)
-	first.Kill()
-	second.Post(t, alice+"/leave", "")
-	continued := second.Follow(t, aliceChanges, stream.ID)
-	continued.Until(t, `"left":true`)
-	second.Post(t, alice+"/ping", "")
-	continued.Until(t, `"status":"green"`)
-}
-
 // TestUsersReturnAfterALoss: users with open WebSockets are green again after Redis lost its data, although their next
 // heartbeats are more than twenty minutes away. A server notices the loss of everything also if nobody follows there,
 // and that of a namespace, as when one Redis of a Cluster is emptied, if somebody does.
@@ -178,15 +160,12 @@ func TestFollowersOfANewNamespace(t *testing.T) {
 			_, response := s.Call(t, http.MethodGet, after, "")
 			polled <- response
 		}()
-		socket := connectWith(t, s, `{"hello":{"watch":{"users":["alice"]}}}`)
-		require.Contains(t, receive(t, socket), `"welcome"`)
+		app := openApp(t, s, appOptions{friends: []string{"alice"}})
 		require.Empty(t, s.Get(t, "/v1/namespaces")["namespaces"])
 
 		s.Post(t, alice+"/ping", "")
 		stream.Until(t, `"status":"green"`)
-		for !strings.Contains(receive(t, socket), `"status":"green"`) {
-			continue
-		}
+		app.until(t, "alice", "green")
 		response := <-polled
 		require.Equal(t, false, response["reset"])
 		require.Len(t, response["users"], 1)

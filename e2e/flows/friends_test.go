@@ -3,7 +3,6 @@ package flows
 import (
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -104,42 +103,6 @@ func TestFlowFriendRequest(t *testing.T) {
 	})
 }
 
-// TestFlowWhoIsOnline: "Status fetch". The backend asks whether a user is online, which users of a list are, and who is
-// at all.
-func TestFlowWhoIsOnline(t *testing.T) {
-	t.Parallel()
-	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
-		openApp(t, one, appOptions{user: "alice"})
-		openApp(t, two, appOptions{user: "bob"})
-		carol := openApp(t, two, appOptions{user: "carol"})
-		seesCarol := openApp(t, one, appOptions{user: "dave", friends: []string{"carol"}})
-		carol.send(t, `{"leave":{}}`)
-		seesCarol.until(t, "carol", "left")
-
-		// "Check if a user is online".
-		require.Equal(t, "green", look(t, two, "alice", ""))
-		require.Equal(t, "left", look(t, one, "carol", ""))
-		require.Equal(t, "never seen", look(t, one, "erin", ""))
-
-		// Which of these users are online, with one request.
-		found := one.Post(t, "/v1/namespaces/chat/lookup", `{"users":["alice","bob","carol","erin"]}`)["users"].([]any)
-		var words []string
-		for _, presence := range found {
-			words = append(words, testserver.InWords(presence.(map[string]any)))
-		}
-		require.Equal(t, []string{"green", "green", "left", "never seen"}, words)
-
-		// "presence:online": who is online, and how many are.
-		listed := map[string]bool{}
-		for _, presence := range two.Get(t, "/v1/namespaces/chat/users?status=green")["users"].([]any) {
-			listed[presence.(map[string]any)["user"].(string)] = true
-		}
-		require.Equal(t, map[string]bool{"alice": true, "bob": true, "dave": true}, listed)
-		counts := two.Get(t, "/v1/namespaces/chat/counts")
-		require.Equal(t, []any{3., 0., 1.}, []any{counts["green"], counts["yellow"], counts["grey"]})
-	})
-}
-
 // TestFlowGateway: "Multi-instance". Socket servers that hold the sockets of their users themselves report them in
 // bulk.
 func TestFlowGateway(t *testing.T) {
@@ -174,21 +137,4 @@ func TestFlowGateway(t *testing.T) {
 		require.Equal(t, []string{"never seen", "green", "left"}, watcher.all("499"))
 		require.EqualValues(t, 1, one.Get(t, "/v1/namespaces/chat/counts")["green"])
 	})
-}
-
-// TestFlowFriendsSurviveCrash: "Crash-safe state". A server is killed. Friends, what users say and when they were seen
-// are there when it is back.
-func TestFlowFriendsSurviveCrash(t *testing.T) {
-	t.Parallel()
-	store := filepath.Join(t.TempDir(), "data.db")
-	s := testserver.Start(t, "--store", store, "--sync", "0")
-	s.Succeed(t, http.MethodPut, chatUsers+"alice/contacts", `{"users":["bob","carol"]}`)
-	s.Succeed(t, http.MethodPut, chatUsers+"bob/availability", `{"availability":"busy","note":"in a meeting"}`)
-	openApp(t, s, appOptions{user: "bob"})
-	seen := s.Get(t, chatUsers+"bob")["last_seen"]
-	s.Kill()
-	s = testserver.Start(t, "--store", store)
-	require.Equal(t, []string{"bob"}, onlineFriends(t, s, "alice"))
-	require.Equal(t, "green busy in a meeting", look(t, s, "bob", ""))
-	require.GreaterOrEqual(t, s.Get(t, chatUsers+"bob")["last_seen"], seen)
 }

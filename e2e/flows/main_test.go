@@ -8,13 +8,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// TestMain makes this program an app if a test starts it again.
-func TestMain(m *testing.M) {
-	if url := os.Getenv(flowAppVar); url != "" {
-		os.Exit(runFlowApp(url))
-	}
-	os.Exit(testserver.Main(m, testbrowser.End))
-}
+func TestMain(m *testing.M) { os.Exit(testserver.Main(m, testbrowser.End)) }
 
 // alice is the path of a user.
 const alice = testserver.Alice

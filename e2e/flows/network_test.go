@@ -1,17 +1,12 @@
 package flows
 
 import (
-	"bufio"
-	"fmt"
 	"math"
-	"net/http"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
@@ -27,23 +22,10 @@ func TestFlowKilledApp(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		bob := openApp(t, two, appOptions{user: "bob", friends: []string{"alice"}})
-		app := testenv.Command(os.Args[0])
-		app.Env = append(os.Environ(), flowAppVar+"="+one.URL)
-		app.Stderr = os.Stderr
-		in, err := app.StdinPipe()
-		require.NoError(t, err)
-		defer in.Close()
-		out, err := app.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, app.Start())
-		line, err := bufio.NewReader(out).ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, "online\n", line)
+		app := openApp(t, one, appOptions{user: "alice"})
 		bob.until(t, "alice", "green")
-
 		killed := time.Now()
-		require.NoError(t, app.Process.Kill())
-		_ = app.Wait() // reports the kill
+		app.kill(t)
 		bob.until(t, "alice", "left")
 		require.Equal(t, []string{"never seen", "green", "left"}, bob.all("alice"))
 		seen, err := time.Parse(time.RFC3339, one.Get(t, chatUsers+"alice")["last_seen"].(string))
@@ -123,43 +105,4 @@ func TestFlowLostPing(t *testing.T) {
 	phone.send(t, `{"typing":{"to":["bob"]}}`) // its connection is open
 	bob.untilFrame(t, "typing", `{"user":"alice","expires_in_ms":10000}`)
 	require.Equal(t, []string{"never seen", "green"}, bob.all("alice"))
-}
-
-// TestFlowJitter: heartbeats every 30 seconds over HTTP that are lost, late, doubled and out of order. As with
-// "MaxMissedHeartbeats", up to two in a row can be lost: the user is StatusAway from 90 seconds of silence on, and
-// "shouldMarkOffline" holds from 30 minutes on.
-func TestFlowJitter(t *testing.T) {
-	t.Parallel()
-	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
-	at := func(seconds int) string {
-		return begin.Add(time.Duration(seconds) * time.Second).UTC().Format(time.RFC3339)
-	}
-	const none = -1
-	testserver.EachStore(t, func(t *testing.T, args []string) {
-		s := testserver.Start(t, append(args, "--green", "90s", "--yellow", "30m", "--ping-interval", "30s")...)
-		for _, step := range []struct {
-			beat int // when the app sent the heartbeat that arrives, in seconds; or none
-			now  int
-			want string
-		}{
-			{0, 0, "green"},
-			{30, 30, "green"},
-			{none, 119, "green"}, // those of 60 and 90 are lost
-			{none, 120, "yellow"},
-			{60, 125, "green"}, // one of them arrives late
-			{30, 149, "green"}, // an older one arrives again: it changes nothing
-			{none, 150, "yellow"},
-			{150, 150, "green"},
-			{120, 239, "green"}, // out of order
-			{none, 240, "yellow"},
-			{none, 150 + 30*60 - 1, "yellow"},
-			{none, 150 + 30*60, "grey"},
-			{3000, 3000, "green"},
-		} {
-			if step.beat != none {
-				s.Succeed(t, http.MethodPost, chatUsers+"alice/ping", fmt.Sprintf(`{"at":%q}`, at(step.beat)))
-			}
-			require.Equal(t, step.want, look(t, s, "alice", "?as_of="+at(step.now)), "%+v", step)
-		}
-	})
 }

@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -25,14 +24,9 @@ func TestReplicas(t *testing.T) {
 		"--redis-read-from", "replica", "--redis-max-lag", "1m",
 		"--redis-timeout", "30s", "--redis-dial-timeout", "30s")
 	ageOf := func(method, path string) string {
-		request, err := http.NewRequestWithContext(context.Background(), method, s.URL+path, nil)
-		require.NoError(t, err)
-		request.Header.Set("Authorization", "Bearer ls_app")
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		defer response.Body.Close()
-		require.Equal(t, http.StatusOK, response.StatusCode)
-		return response.Header.Get("Lastseen-Age")
+		status, header, _ := s.Ask(t, method, path, "", bearer+"ls_app")
+		require.Equal(t, http.StatusOK, status)
+		return header.Get("Lastseen-Age")
 	}
 	require.Empty(t, ageOf("POST", alice+"/ping"))
 	for _, path := range []string{alice, "/v1/namespaces/chat/users", "/v1/namespaces/chat/counts"} {

@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,14 +45,17 @@ type chatApp struct {
 
 // appOptions are how an app connects.
 type appOptions struct {
-	user, kind string
+	user, kind string   // no user: it follows only
 	friends    []string // whom it follows
 	cursor     string   // after which it continues
 }
 
 // hello returns the app's first frame.
 func (o appOptions) hello() ([]byte, error) {
-	hello := map[string]any{"user": o.user, "device": map[string]any{"kind": cmp.Or(o.kind, "mobile")}}
+	hello := map[string]any{}
+	if o.user != "" {
+		hello["user"], hello["device"] = o.user, map[string]any{"kind": cmp.Or(o.kind, "mobile")}
+	}
 	if o.friends != nil {
 		hello["watch"] = map[string]any{"users": o.friends}
 	}
@@ -244,22 +245,6 @@ func (a *chatApp) untilEnded(t *testing.T) {
 	case <-time.After(flowWait):
 		t.Fatal("the connection has not ended")
 	}
-}
-
-// flowAppVar is the environment variable with the URL of the server to which this program, started again, connects as
-// an app of alice.
-const flowAppVar = "LASTSEEN_TEST_FLOW_APP"
-
-// runFlowApp is an app in a process of its own, which runs until it is killed, or its test ends. It prints a line when
-// its user is online.
-func runFlowApp(url string) int {
-	if _, err := dialApp(context.Background(), url, appOptions{user: "alice"}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	fmt.Println("online")
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
-	return 0
 }
 
 // look returns what everybody sees of a user now, or with a query.

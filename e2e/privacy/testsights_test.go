@@ -27,22 +27,18 @@ type sight struct {
 	way string
 	mu  sync.Mutex
 
-	first   string            // the first event or frame
-	entries []string          // the users sent since the last flush
-	shown   map[string]string // the users sent, in words
-	cursor  string            // the newest one, of a batch
-	counts  []string          // those since the last flush, and the last one before
+	first   string   // the first event or frame
+	entries []string // the users sent since the last flush
+	cursor  string   // the newest one, of a batch
+	counts  []string // those since the last flush, and the last one before
 	ticks   int
 	wrong   []string // what must not happen
 }
 
-// take notes an event, a frame or a response. One that is fresh replaces what was shown before.
-func (s *sight) take(name, data string, fresh bool) {
+// take notes an event, a frame or a response.
+func (s *sight) take(name, data string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if fresh {
-		clear(s.shown)
-	}
 	first := s.first == ""
 	if first {
 		s.first = name + " " + s.mask(data, false)
@@ -66,7 +62,7 @@ func (s *sight) take(name, data string, fresh bool) {
 			s.wrong = append(s.wrong, fmt.Sprintf("a tick has %s after %s", batch.Cursor, s.cursor))
 		}
 		return
-	case "welcome", "list":
+	case "welcome":
 	case "poll":
 		if batch.Reset && s.namespace != room {
 			wrong = "a reset"
@@ -78,26 +74,13 @@ func (s *sight) take(name, data string, fresh bool) {
 	default:
 		wrong = "unexpected"
 	}
-	if wrong != "" || batch.More || batch.Cursor == "" && name != "list" {
+	if wrong != "" || batch.More || batch.Cursor == "" {
 		s.wrong = append(s.wrong, fmt.Sprintf("%s: %s %s", wrong, name, data))
 	}
 	s.cursor = cmp.Or(batch.Cursor, s.cursor)
 	for _, user := range batch.Users {
-		var presence map[string]any
-		_ = json.Unmarshal(user, &presence) // it is part of what was decoded
 		s.entries = append(s.entries, string(user))
-		s.shown[presence["user"].(string)] = testserver.InWords(presence)
 	}
-}
-
-// until waits until the user carla is shown in some words.
-func (s *sight) until(t *testing.T, want string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return cmp.Or(s.shown["carla"], "never seen") == want
-	}, worldWait, 10*time.Millisecond, "%s should show %q", s.way, want)
 }
 
 // place returns the cursor after which another client continues.
@@ -212,7 +195,7 @@ func (s site) openPolls(t *testing.T, server int, credential string, asked ...si
 // open begins to follow. It returns when the first event, frame or response is there.
 func (s site) open(t *testing.T, server int, way string, follow func(context.Context, *sight) error) *sight {
 	t.Helper()
-	to := &sight{site: s, way: fmt.Sprintf("%s on server %d", way, server), shown: map[string]string{}}
+	to := &sight{site: s, way: fmt.Sprintf("%s on server %d", way, server)}
 	background(t, func(ctx context.Context) error { return follow(ctx, to) })
 	require.Eventually(t, func() bool { return to.place() != "" }, worldWait, 5*time.Millisecond, to.way)
 	return to
@@ -235,9 +218,6 @@ func background(t testing.TB, run func(ctx context.Context) error) {
 	})
 }
 
-// errStreamEnded means that a server ended a stream.
-var errStreamEnded = errors.New("the stream ended")
-
 // readEvents follows changes by Server-Sent Events until the stream ends.
 func (s *sight) readEvents(ctx context.Context, server, credential string, q sightQuery) error {
 	target := server + s.namespace + "/changes?" + q.query()
@@ -256,9 +236,9 @@ func (s *sight) readEvents(ctx context.Context, server, credential string, q sig
 	for {
 		name, data := events.Any()
 		if name == "" {
-			return errStreamEnded
+			return errors.New("the stream ended")
 		}
-		s.take(name, data, false)
+		s.take(name, data)
 	}
 }
 
@@ -285,7 +265,7 @@ func (s *sight) readFrames(ctx context.Context, server, credential string, q sig
 			return err
 		}
 		for name, content := range frame {
-			s.take(name, string(content), false)
+			s.take(name, string(content))
 		}
 	}
 }
@@ -298,18 +278,7 @@ func (s *sight) poll(ctx context.Context, server, credential string, q sightQuer
 		if err != nil {
 			return err
 		}
-		var answer struct{ Reset bool }
-		if err := json.Unmarshal([]byte(body), &answer); err != nil {
-			return err
-		}
-		first := s.place() == ""
-		s.take("poll", body, answer.Reset && q.users != nil)
-		if q.users == nil && s.namespace == room && (first || answer.Reset) {
-			if body, err = fetch(ctx, server+s.namespace+"/users?limit=1000", credential); err != nil {
-				return err
-			}
-			s.take("list", body, true)
-		}
+		s.take("poll", body)
 		query = q.query() + "&wait=5s&cursor=" + url.QueryEscape(s.place())
 	}
 }

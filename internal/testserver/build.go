@@ -55,7 +55,7 @@ func Main(m *testing.M, ends ...func()) int {
 }
 
 // Build returns the path of a program of this module, such as "examples/chat". The first test that asks for a program
-// builds it, with the race detector if that is on.
+// builds it, with the race detector and the tag faults if the tests have them.
 func Build(t testing.TB, folder string) string {
 	t.Helper()
 	require.NotEmpty(t, programs.begun, "TestMain has to call testserver.Main")
@@ -72,7 +72,7 @@ func Build(t testing.TB, folder string) string {
 }
 
 func build(file, folder string) error {
-	command := testenv.Command("go", "build", fmt.Sprintf("-race=%t", testenv.Race), "-o", file,
+	command := testenv.Command("go", "build", fmt.Sprintf("-race=%t", testenv.Race), "-tags="+tags, "-o", file,
 		"github.com/lastseen/lastseen/"+folder)
 	command.Dir = programs.begun
 	if out, err := command.CombinedOutput(); err != nil {

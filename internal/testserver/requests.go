@@ -28,31 +28,40 @@ func (s *Server) Operations(t *testing.T) (all []string) {
 }
 
 // Metrics returns what the server exports to Prometheus.
-func (s *Server) Metrics(t *testing.T) string {
+func (s *Server) Metrics(t testing.TB) string {
 	t.Helper()
-	response, err := http.Get(s.Admin + "/metrics")
+	_, _, text := (&Server{URL: s.Admin}).Ask(t, http.MethodGet, "/metrics", "")
+	return text
+}
+
+// Ask sends a request with some headers, "Name: value", and returns what it is sent.
+func (s *Server) Ask(
+	t testing.TB, method, path, body string, headers ...string,
+) (status int, header http.Header, text string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(context.Background(), method, s.URL+path, strings.NewReader(body))
+	require.NoError(t, err)
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Add(name, value)
+	}
+	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	content, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return string(body)
+	return response.StatusCode, response.Header, string(content)
 }
 
 // Call sends a request and returns the status and the body as JSON.
 func (s *Server) Call(t testing.TB, method, path, body string) (int, map[string]any) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(context.Background(), method, s.URL+path, strings.NewReader(body))
-	require.NoError(t, err)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	status, _, text := s.Ask(t, method, path, body)
 	var answer map[string]any
-	if len(raw) > 0 {
-		require.NoError(t, json.Unmarshal(raw, &answer), "%s", raw)
+	if text != "" {
+		require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
 	}
-	return response.StatusCode, answer
+	return status, answer
 }
 
 // Get is [Server.Call] for a GET that has to succeed.

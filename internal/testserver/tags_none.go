@@ -1,0 +1,6 @@
+//go:build !faults
+
+package testserver
+
+// tags are those with which programs are built.
+const tags = ""
