@@ -79,6 +79,17 @@ func arrows() map[string][]string {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
 			"api/guard", "api/live/transport", "api/problem", "api/telemetry", "api/web",
 		},
+		"api/apitest": {
+			"", "store", "store/connections", "store/feed", "store/filestore", "store/jobs",
+			"store/storetest/redistest", "api", "api/apitest/kit", "api/auth", "api/limit", "api/live/transport",
+			"api/problem",
+		},
+		"api/apitest/kit": { // not api, whose own tests import it
+			"", "internal/testenv", "store", "store/filestore", "store/redisstore", "store/storetest",
+			"store/storetest/redistest", "api/auth", "api/live/transport", "api/problem", "api/web",
+		},
+		// of tests alone
+		"api/changestests": {}, "api/presencetests": {}, "api/servertests": {}, "api/sockettests": {},
 		"api/problem":        {},
 		"api/guard":          {"api/problem"},
 		"api/live/transport": {},
@@ -163,7 +174,7 @@ func (s source) isTest() bool {
 	if strings.HasSuffix(s.name, "_test.go") {
 		return true
 	}
-	for _, dir := range []string{"store/storetest", "internal/test", "e2e/"} {
+	for _, dir := range []string{"store/storetest", "internal/test", "api/apitest", "e2e/"} {
 		if strings.HasPrefix(s.dir, dir) {
 			return true
 		}
@@ -293,6 +304,7 @@ func TestBinaryLinksNoTools(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(linked), "/storetest")
 	require.NotContains(t, string(linked), "/internal/test")
+	require.NotContains(t, string(linked), "/apitest")
 	require.NotContains(t, string(linked), module+"/docs")
 	for name, reason := range dependencies() {
 		tool := strings.HasPrefix(reason, "test:") || strings.HasPrefix(reason, "tool:")

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"context"
@@ -14,6 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/apitest"
+	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
@@ -33,98 +36,100 @@ const (
 func privacyCallers() []string { return []string{"alice", "all", "ping"} }
 
 // hideCallees records the callees. Each has alice, bob and their likes among their contacts, if known is true.
-func hideCallees(t *testing.T, w *testServer, known bool) {
+func hideCallees(t *testing.T, w *apitest.Server, known bool) {
 	t.Helper()
 	ctx := t.Context()
-	at := testNow - 60_000
+	at := kit.Now - 60_000
 	for _, user := range []string{hiddenUser, hiddenBusyUser, leftUser} {
-		_, err := w.store.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
+		_, err := w.Store.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
 		require.NoError(t, err)
 	}
-	w.ring("secret", "dave", hiddenBusyUser)
-	w.act("secret", hiddenBusyUser, lastseen.Accept)
+	w.Ring("secret", "dave", hiddenBusyUser)
+	w.Act("secret", hiddenBusyUser, lastseen.Accept)
 	for _, user := range []string{hiddenUser, hiddenBusyUser} {
-		_, err := w.store.SetAvailability(ctx, "chat", user, lastseen.Said{Availability: lastseen.Invisible}, at+1)
+		_, err := w.Store.SetAvailability(ctx, "chat", user, lastseen.Said{Availability: lastseen.Invisible}, at+1)
 		require.NoError(t, err)
-		_, err = w.store.Ping(ctx, "chat", []store.Sighting{{User: user, At: testNow}})
+		_, err = w.Store.Ping(ctx, "chat", []store.Sighting{{User: user, At: kit.Now}})
 		require.NoError(t, err)
 	}
-	_, err := w.store.Leave(ctx, "chat", []store.Sighting{{User: leftUser, At: at + 1}})
+	_, err := w.Store.Leave(ctx, "chat", []store.Sighting{{User: leftUser, At: at + 1}})
 	require.NoError(t, err)
 	for _, user := range []string{hiddenUser, hiddenBusyUser, leftUser, neverUser} {
 		if known {
-			know(t, w.store, user, "alice", "bob")
+			kit.SetContacts(t, w.Store, user, "alice", "bob")
 		}
 	}
 }
 
 // look returns what a caller can see of a response about a call to a user.
-func (w *testServer) look(user, credentials, method, path, body string, headers ...string) (testResponse, string) {
-	w.t.Helper()
-	r := w.send(method, path, body, append(headers, headersOf(credentials)...)...)
+func look(w *apitest.Server, user, credentials, method, path, body string, headers ...string) (kit.Response, string) {
+	w.T.Helper()
+	r := w.Send(method, path, body, append(headers, kit.HeadersOf(credentials)...)...)
 	random := regexp.MustCompile(`"(id|request_id|created_at|ended_at|expires_at|cursor)":"[^"]+"`)
-	text := random.ReplaceAllString(strings.ReplaceAll(r.body, user, mask), `"$1":"…"`)
-	return r, fmt.Sprint(r.status, " ", slices.Sorted(maps.Keys(r.header)), " ", text)
+	text := random.ReplaceAllString(strings.ReplaceAll(r.Body, user, mask), `"$1":"…"`)
+	return r, fmt.Sprint(r.Status, " ", slices.Sorted(maps.Keys(r.Header)), " ", text)
 }
 
 // askAbout sends all that callers can ask about a user, and returns what they see.
-func (w *testServer) askAbout(user, caller string, headers map[string]string) (seen []string) {
-	w.t.Helper()
-	w.hangUp("alice")
-	w.hangUp("bob")
+func askAbout(w *apitest.Server, user, caller string, headers map[string]string) (seen []string) {
+	w.T.Helper()
+	w.HangUp("alice")
+	w.HangUp("bob")
 	credentials, from := headers[caller], `"from":"alice",`
 	if caller == "alice" {
 		from = ""
 	}
-	ask := func(credentials, method, path, body string, headers ...string) testResponse {
-		w.t.Helper()
-		r, text := w.look(user, credentials, method, path, body, headers...)
+	ask := func(credentials, method, path, body string, headers ...string) kit.Response {
+		w.T.Helper()
+		r, text := look(w, user, credentials, method, path, body, headers...)
 		seen = append(seen, text)
 		return r
 	}
 	if caller != "ping" { // which cannot ask
-		ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`","if":"present"}`)
+		ask(credentials, http.MethodPost, kit.CallsPath, `{`+from+`"to":"`+user+`","if":"present"}`)
 	}
 	key := "Idempotency-Key: " + user + caller
-	r := ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`","app":{"offer":1}}`, key)
-	ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`","app":{"offer":1}}`, key)
-	ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`"}`)
+	r := ask(credentials, http.MethodPost, kit.CallsPath, `{`+from+`"to":"`+user+`","app":{"offer":1}}`, key)
+	ask(credentials, http.MethodPost, kit.CallsPath, `{`+from+`"to":"`+user+`","app":{"offer":1}}`, key)
+	ask(credentials, http.MethodPost, kit.CallsPath, `{`+from+`"to":"`+user+`"}`)
 	// Somebody who is with the caller calls at the same time.
-	ask(headers["bob"], http.MethodPost, callsPath, `{"to":"`+user+`"}`)
-	ask(headers["bob"], http.MethodPost, callsPath, `{"to":"`+user+`","if":"present"}`)
-	if r.status != http.StatusCreated {
+	ask(headers["bob"], http.MethodPost, kit.CallsPath, `{"to":"`+user+`"}`)
+	ask(headers["bob"], http.MethodPost, kit.CallsPath, `{"to":"`+user+`","if":"present"}`)
+	if r.Status != http.StatusCreated {
 		return seen
 	}
-	path := callPath(r.json(w.t))
+	path := kit.CallPath(r.JSON(w.T))
 	who := `{"user":"alice"}`
 	ask(credentials, http.MethodPost, path+"/alive", `{"user":"alice","app":"more"}`)
 	ask(credentials, http.MethodPost, path+"/accept", who)
 	if caller != "ping" {
 		ask(credentials, http.MethodGet, path, "")
-		ask(credentials, http.MethodGet, callsPath+"?user=alice", "")
+		ask(credentials, http.MethodGet, kit.CallsPath+"?user=alice", "")
 	}
 	ask(credentials, http.MethodPost, path+"/end", who)
-	ask(headers["bob"], http.MethodPost, callsPath, `{"to":"`+user+`"}`)
-	w.hangUp("bob")
+	ask(headers["bob"], http.MethodPost, kit.CallsPath, `{"to":"`+user+`"}`)
+	w.HangUp("bob")
 
 	// A call that nobody accepts.
-	w.config.Shared.redials.last.Purge() // other callers have called for alice
-	w.reload(func(c *Config) { c.Settings.RingTimeout, c.Settings.RedialWait = 30*time.Millisecond, 10*time.Second })
-	r = ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`"}`)
-	w.reload(func(c *Config) { c.Settings.RingTimeout = 0 })
-	path = callPath(r.json(w.t))
-	require.Eventually(w.t, func() bool {
-		return w.send(http.MethodGet, path, "", headersOf(headers["all"])...).json(w.t)["state"] == "missed"
-	}, eventually, tick)
+	w.Config.Shared.ClearRedials() // other callers have called for alice
+	w.Reload(func(c *api.Config) {
+		c.Settings.RingTimeout, c.Settings.RedialWait = 30*time.Millisecond, 10*time.Second
+	})
+	r = ask(credentials, http.MethodPost, kit.CallsPath, `{`+from+`"to":"`+user+`"}`)
+	w.Reload(func(c *api.Config) { c.Settings.RingTimeout = 0 })
+	path = kit.CallPath(r.JSON(w.T))
+	require.Eventually(w.T, func() bool {
+		return w.Send(http.MethodGet, path, "", kit.HeadersOf(headers["all"])...).JSON(w.T)["state"] == "missed"
+	}, kit.Eventually, kit.Tick)
 	ask(credentials, http.MethodPost, path+"/end", who)
 	for _, when := range []string{"", `,"if":"present"`} {
 		if caller == "ping" && when != "" {
 			continue
 		}
-		r = ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`"`+when+`}`)
-		require.Contains(w.t, []string{"10", "9", ""}, r.header.Get("Retry-After"))
+		r = ask(credentials, http.MethodPost, kit.CallsPath, `{`+from+`"to":"`+user+`"`+when+`}`)
+		require.Contains(w.T, []string{"10", "9", ""}, r.Header.Get("Retry-After"))
 	}
-	w.reload(func(c *Config) { c.Settings.RedialWait = 0 })
+	w.Reload(func(c *api.Config) { c.Settings.RedialWait = 0 })
 	return seen
 }
 
@@ -132,24 +137,24 @@ func (w *testServer) askAbout(user, caller string, headers map[string]string) (s
 // seen, also if they are in a call, by each response and all of its bytes but IDs and times.
 func TestHiddenCallees(t *testing.T) {
 	t.Parallel()
-	authenticator, headers := callers(t)
-	for name, open := range map[string]func(*testing.T) store.Store{"file": fileStore, "redis": newRedis} {
-		for visibility, change := range map[Visibility]func(*Config){
-			VisibleToEveryone: func(*Config) {}, VisibleToContacts: toContacts,
+	authenticator, headers := kit.Callers(t)
+	for name, open := range map[string]func(*testing.T) store.Store{"file": kit.FileStore, "redis": kit.NewRedis} {
+		for visibility, change := range map[api.Visibility]func(*api.Config){
+			api.VisibleToEveryone: func(*api.Config) {}, api.VisibleToContacts: apitest.ToContacts,
 		} {
 			t.Run(name+", "+string(visibility), func(t *testing.T) {
 				t.Parallel()
-				w := newTestServer(t, open(t), change, func(c *Config) { c.Auth = authenticator })
+				w := apitest.NewServer(t, open(t), change, func(c *api.Config) { c.Auth = authenticator })
 				hideCallees(t, w, true)
 				for _, caller := range privacyCallers() {
-					want := w.askAbout(leftUser, caller, headers)
+					want := askAbout(w, leftUser, caller, headers)
 					require.Greater(t, len(want), 8)
 					require.Contains(t, fmt.Sprint(want), problem.CallTooSoon)
 					for _, user := range []string{neverUser, hiddenUser, hiddenBusyUser} {
-						require.Equal(t, want, w.askAbout(user, caller, headers), "%s calls %s", caller, user)
+						require.Equal(t, want, askAbout(w, user, caller, headers), "%s calls %s", caller, user)
 					}
 				}
-				going, err := w.store.ReadCalls(t.Context(), "chat", nil, []string{hiddenBusyUser})
+				going, err := w.Store.ReadCalls(t.Context(), "chat", nil, []string{hiddenBusyUser})
 				require.NoError(t, err)
 				require.Equal(t, "secret", going[0].ID)
 			})
@@ -162,47 +167,47 @@ func TestHiddenCallees(t *testing.T) {
 // those who are present. Services can call all.
 func TestUnseenCallees(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) store.Store{"file": fileStore, "redis": newRedis} {
+	for name, open := range map[string]func(*testing.T) store.Store{"file": kit.FileStore, "redis": kit.NewRedis} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, headers := newVisibleServer(t, open(t))
-			w.post("/chat/users/online/ping", "", headersOf(headers["all"])...)
-			w.ring("other", "carol", "inacall")
-			w.act("other", "inacall", lastseen.Accept)
+			w, headers := apitest.NewVisibleServer(t, open(t))
+			w.Post("/chat/users/online/ping", "", kit.HeadersOf(headers["all"])...)
+			w.Ring("other", "carol", "inacall")
+			w.Act("other", "inacall", lastseen.Accept)
 			hideCallees(t, w, false)
 			unseen := []string{"unknown", "online", "inacall", neverUser, leftUser, hiddenUser, hiddenBusyUser}
-			know(t, w.store, "alice", unseen...)
-			want := w.unavailable(headers["alice"], "", unseen...)
-			require.Equal(t, want, w.unavailable(headers["alice"], `,"if":"present"`, unseen...))
+			kit.SetContacts(t, w.Store, "alice", unseen...)
+			want := unavailable(w, headers["alice"], "", unseen...)
+			require.Equal(t, want, unavailable(w, headers["alice"], `,"if":"present"`, unseen...))
 
-			r := w.send(http.MethodPost, callsPath, `{"from":"alice","to":"online"}`, headersOf(headers["all"])...)
-			require.Equal(t, http.StatusCreated, r.status, r.body)
-			w.hangUp("alice")
+			r := w.Send(http.MethodPost, kit.CallsPath, `{"from":"alice","to":"online"}`, kit.HeadersOf(headers["all"])...)
+			require.Equal(t, http.StatusCreated, r.Status, r.Body)
+			w.HangUp("alice")
 			seen := []string{"online", neverUser, leftUser, hiddenUser, hiddenBusyUser}
 			for _, user := range seen {
-				know(t, w.store, user, "alice")
+				kit.SetContacts(t, w.Store, user, "alice")
 			}
-			require.Equal(t, want, w.unavailable(headers["alice"], `,"if":"present"`, seen[1:]...))
+			require.Equal(t, want, unavailable(w, headers["alice"], `,"if":"present"`, seen[1:]...))
 			for user, when := range map[string]string{"online": `,"if":"present"`, hiddenUser: "", neverUser: ""} {
-				r := w.send(http.MethodPost, callsPath, `{"to":"`+user+`"`+when+`}`, headersOf(headers["alice"])...)
-				require.Equal(t, http.StatusCreated, r.status, r.body)
-				w.hangUp("alice")
+				r := w.Send(http.MethodPost, kit.CallsPath, `{"to":"`+user+`"`+when+`}`, kit.HeadersOf(headers["alice"])...)
+				require.Equal(t, http.StatusCreated, r.Status, r.Body)
+				w.HangUp("alice")
 			}
 		})
 	}
 }
 
 // unavailable calls users, also with an idempotency key, and returns the response, which has to be the same for all.
-func (w *testServer) unavailable(credentials, fields string, users ...string) (same string) {
-	w.t.Helper()
+func unavailable(w *apitest.Server, credentials, fields string, users ...string) (same string) {
+	w.T.Helper()
 	for i, user := range users {
 		for _, key := range [][]string{nil, {"Idempotency-Key: " + user + fields}} {
-			_, got := w.look(user, credentials, http.MethodPost, callsPath, `{"to":"`+user+`"`+fields+`}`, key...)
-			require.Contains(w.t, got, problem.CalleeUnavailable)
+			_, got := look(w, user, credentials, http.MethodPost, kit.CallsPath, `{"to":"`+user+`"`+fields+`}`, key...)
+			require.Contains(w.T, got, problem.CalleeUnavailable)
 			if i == 0 && key == nil {
 				same = got
 			}
-			require.Equal(w.t, same, got, user)
+			require.Equal(w.T, same, got, user)
 		}
 	}
 	return same
@@ -211,11 +216,11 @@ func (w *testServer) unavailable(credentials, fields string, users ...string) (s
 // TestCallToHidden: an invisible user gets calls, and can accept them.
 func TestCallToHidden(t *testing.T) {
 	t.Parallel()
-	w := newTestServer(t, fileStore(t))
+	w := apitest.NewServer(t, kit.FileStore(t))
 	hideCallees(t, w, false)
-	call := w.call(`{"from":"alice","to":"` + hiddenUser + `"}`)
-	require.Equal(t, []any{call}, w.get(callsPath + "?user=" + hiddenUser)["calls"])
-	w.post(callPath(call)+"/accept", `{"user":"`+hiddenUser+`"}`)
+	call := w.Call(`{"from":"alice","to":"` + hiddenUser + `"}`)
+	require.Equal(t, []any{call}, w.Get(kit.CallsPath + "?user=" + hiddenUser)["calls"])
+	w.Post(kit.CallPath(call)+"/accept", `{"user":"`+hiddenUser+`"}`)
 }
 
 // TestResponseBeforeSignals: the caller of an action has the response before anybody is signalled, so that it does not
@@ -223,7 +228,7 @@ func TestCallToHidden(t *testing.T) {
 func TestResponseBeforeSignals(t *testing.T) {
 	t.Parallel()
 	responded, signalled := make(chan struct{}, 1), make(chan struct{}, 1)
-	w := newSocketServerOn(t, &hookedStore{Store: fileStore(t), before: func(_ context.Context, call string) error {
+	w := apitest.NewSocketServerOn(t, kit.HookedFileStore(t, func(_ context.Context, call string) error {
 		if strings.HasPrefix(call, "Signal call") {
 			select {
 			case <-responded:
@@ -233,36 +238,32 @@ func TestResponseBeforeSignals(t *testing.T) {
 			signalled <- struct{}{}
 		}
 		return nil
-	}})
+	}))
 	post := func(path, body string, status int) map[string]any {
-		response := w.send("POST", path, body).is(t, status)
+		response := w.Send("POST", path, body).Is(t, status)
 		responded <- struct{}{}
 		<-signalled
-		require.NotEmpty(t, response.header.Get("Content-Length"))
-		return response.json(t)
+		require.NotEmpty(t, response.Header.Get("Content-Length"))
+		return response.JSON(t)
 	}
 	call := post("/chat/calls", `{"from":"alice","to":"bob"}`, http.StatusCreated)
-	post(callPath(call)+"/accept", `{"user":"bob"}`, http.StatusOK)
-	post(callPath(call)+"/end", `{"user":"alice"}`, http.StatusOK)
+	post(kit.CallPath(call)+"/accept", `{"user":"bob"}`, http.StatusOK)
+	post(kit.CallPath(call)+"/end", `{"user":"alice"}`, http.StatusOK)
 }
 
 // TestCallerIsSentCallsFirst: work for the callee begins once the caller's connections have their frames.
 func TestCallerIsSentCallsFirst(t *testing.T) {
 	t.Parallel()
-	w := newSocketServer(t)
+	w := apitest.NewSocketServer(t)
 	for _, user := range []string{"alice", "bob"} {
-		w.hello(`{"user":"` + user + `"}`)
+		w.Hello(`{"user":"` + user + `"}`)
 	}
-	rereads := w.config.Shared.calls
 	received, order := make(chan struct{}), make(chan string, 2)
-	rereads.read = func(_ context.Context, p lastseen.UserKey, _ []*session, _ news) error {
+	w.Config.Shared.ReadCallsWith(func(user string, reads func() int) {
 		<-received
-		rereads.mu.Lock()
-		defer rereads.mu.Unlock()
-		order <- fmt.Sprint(p.User, " of ", len(rereads.jobs))
-		return nil
-	}
-	w.config.Shared.receive(calls.Signal("chat", "id", "alice", "bob"))
+		order <- fmt.Sprint(user, " of ", reads())
+	})
+	w.Config.Shared.Receive(calls.Signal("chat", "id", "alice", "bob"))
 	close(received)
 	require.Equal(t, "alice of 1", <-order)
 	require.Contains(t, []string{"bob of 1", "bob of 2"}, <-order, "alice's job may be in the list for a moment")

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"bufio"
@@ -16,19 +16,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/apitest"
+	"github.com/lastseen/lastseen/api/apitest/kit"
 )
 
 // boundedServer serves a handler over a limited number of connections. It returns the server, its log
 // and its metrics.
 func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler) (server *httptest.Server,
-	log *lockedLog, metrics *prometheus.Registry,
+	log *kit.Log, metrics *prometheus.Registry,
 ) {
 	t.Helper()
-	log, metrics = &lockedLog{}, prometheus.NewRegistry()
+	log, metrics = &kit.Log{}, prometheus.NewRegistry()
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	server = httptest.NewUnstartedServer(nil)
-	server.Config = NewServer(handler, logger)
-	server.Listener = LimitConnections(server.Config, server.Listener, most, logger, metrics)
+	server.Config = api.NewServer(handler, logger)
+	server.Listener = api.LimitConnections(server.Config, server.Listener, most, logger, metrics)
 	if encrypted {
 		server.EnableHTTP2 = true
 		server.StartTLS()
@@ -67,11 +71,10 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 	}))
 	dial := func() net.Conn { return dialTo(t, server.Listener) }
-	listener := server.Listener.(*limitedListener)
 	idles := func(conn net.Conn, n int) { // the server notes it after the client has the response
 		t.Helper()
 		require.NoError(t, get(conn, "/"))
-		awaitLocked(t, &listener.mu, func() bool { return listener.idle.Len() == n })
+		kit.Await(t, func() bool { return api.Connections(server.Listener).Idle == n })
 	}
 	var conns []net.Conn
 	for n := range most {
@@ -93,19 +96,19 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	require.Error(t, get(dial(), "/"))
 	require.Error(t, get(dial(), "/"))
-	require.Equal(t, map[string]float64{"": most, "_refused_total": 2}, samples(t, metrics,
+	require.Equal(t, map[string]float64{"": most, "_refused_total": 2}, kit.Samples(t, metrics,
 		"lastseen_http_connections"))
 	close(let)
 	served.Wait()
 	require.Regexp(t, `level=ERROR msg="connections refused`, log.String())
-	await(t, func() bool { return get(dial(), "/") == nil })
+	kit.Await(t, func() bool { return get(dial(), "/") == nil })
 }
 
 func dialTo(t *testing.T, listener net.Listener) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(time.Now().Add(eventually)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(kit.Eventually)))
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -117,7 +120,7 @@ func TestSilentConnections(t *testing.T) {
 	for range 10 * most {
 		dialTo(t, server.Listener)
 	}
-	await(t, func() bool { return getOK(server) })
+	kit.Await(t, func() bool { return getOK(server) })
 }
 
 // getOK reports whether a request of a new client gets a response.
@@ -189,26 +192,26 @@ func TestUnreadHTTP2Bodies(t *testing.T) {
 		})
 		<-arrived
 	}
-	await(t, func() bool { return sent.Load() >= streamBuffer })
+	kit.Await(t, func() bool { return sent.Load() >= kit.StreamBuffer })
 	for before := int64(0); before != sent.Load(); time.Sleep(100 * time.Millisecond) { // until it sends no more
 		before = sent.Load()
 	}
-	require.LessOrEqual(t, sent.Load(), int64(streamBuffer+requests*maxPiece))
+	require.LessOrEqual(t, sent.Load(), int64(kit.StreamBuffer+requests*maxPiece))
 	close(end)
 	all.Wait()
 }
 
 // TestWebSocketsAreBounded checks that a WebSocket counts as a connection until it ends, and is not idle.
 func TestWebSocketsAreBounded(t *testing.T) {
-	w := newSocketServer(t)
+	w := apitest.NewSocketServer(t)
 	server, _, _ := boundedServer(t, 1, false, w)
-	w.url = server.URL
-	s, _ := w.hello(`{"user":"alice"}`)
+	w.URL = server.URL
+	s, _ := w.Hello(`{"user":"alice"}`)
 	require.Error(t, get(dialTo(t, server.Listener), "/healthz"))
-	s.quiet()
-	s.asks(`{"leave":{}}`, frameOK)
-	s.closed(1000, "")
-	await(t, func() bool {
+	s.Quiet()
+	s.Asks(`{"leave":{}}`, "ok")
+	s.Closed(1000, "")
+	kit.Await(t, func() bool {
 		conn := dialTo(t, server.Listener)
 		defer conn.Close()
 		return get(conn, "/healthz") == nil
@@ -221,9 +224,9 @@ func TestConnectionsWaitToBeServed(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := LimitConnections(&http.Server{}, inner, 2, slog.New(slog.DiscardHandler), nil).(*limitedListener)
+	l := api.LimitConnections(&http.Server{}, inner, 2, slog.New(slog.DiscardHandler), nil)
 	first, second := dialTo(t, inner), dialTo(t, inner)
-	await(t, func() bool { return len(l.accepted) == 2 })
+	kit.Await(t, func() bool { return api.Connections(l).Accepted == 2 })
 	served, err := l.Accept()
 	require.NoError(t, err)
 	require.Equal(t, first.LocalAddr(), served.RemoteAddr(), "in order")
@@ -233,5 +236,16 @@ func TestConnectionsWaitToBeServed(t *testing.T) {
 	_, err = l.Accept()
 	require.ErrorIs(t, err, net.ErrClosed)
 	require.NoError(t, served.Close())
-	awaitLocked(t, &l.mu, func() bool { return l.open == 0 })
+	kit.Await(t, func() bool { return api.Connections(l).Open == 0 })
+}
+
+// TestPanicsBelowEcho checks that a panic that no middleware catches is logged as an error with its stack.
+func TestPanicsBelowEcho(t *testing.T) {
+	server, log, _ := boundedServer(t, 10, false, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic("the cause")
+	}))
+	require.False(t, getOK(server))
+	require.Contains(t, log.String(), "level=ERROR")
+	require.Contains(t, log.String(), "the cause")
+	require.Contains(t, log.String(), "connections_test.go", "the stack")
 }

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"context"
@@ -13,27 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/apitest"
+	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
-// saying returns the fields by which a client learns what its user says.
-func saying(availability, note, until any) map[string]any {
-	return map[string]any{"availability": availability, "note": note, "until": until}
-}
-
-// wantSelf reads the next frame of a client, which says this.
-func wantSelf(t *testing.T, c *testSocket, says map[string]any) {
-	t.Helper()
-	got := c.want(frameSelf)
-	require.Equal(t, says, got)
-}
-
 // awaitSelf reads frames of a client until one says this. What the user said just before a greeting can come once more
 // after it.
-func awaitSelf(t *testing.T, c *testSocket, says map[string]any) {
+func awaitSelf(t *testing.T, c *kit.Socket, says map[string]any) {
 	t.Helper()
-	for !maps.Equal(says, c.want(frameSelf)) {
+	for !maps.Equal(says, c.Want("self")) {
 		continue
 	}
 }
@@ -41,77 +31,77 @@ func awaitSelf(t *testing.T, c *testSocket, says map[string]any) {
 // TestSelf: all connections of a user learn what the user says, on all servers, and those of others do not.
 func TestSelf(t *testing.T) {
 	t.Parallel()
-	eachPair(t, func(t *testing.T, one, two *testServer) {
-		here, welcome := one.hello(`{"user":"alice"}`)
-		require.Subset(t, welcome["self"], saying(nil, nil, nil))
-		there, _ := two.hello(`{"user":"alice"}`)
-		bob, _ := two.hello(`{"user":"bob"}`)
+	apitest.EachPair(t, func(t *testing.T, one, two *apitest.Server) {
+		here, welcome := one.Hello(`{"user":"alice"}`)
+		require.Subset(t, welcome["self"], kit.Saying(nil, nil, nil))
+		there, _ := two.Hello(`{"user":"alice"}`)
+		bob, _ := two.Hello(`{"user":"bob"}`)
 		next := func(body string, want map[string]any) {
 			t.Helper()
-			one.say(body)
-			wantSelf(t, here, want)
-			wantSelf(t, there, want)
+			one.Say(body)
+			kit.WantSelf(t, here, want)
+			kit.WantSelf(t, there, want)
 		}
-		next(`{"availability":"busy","note":"in \"a\" meeting"}`, saying("busy", `in "a" meeting`, nil))
-		next(`{"note":"only a note"}`, saying(nil, "only a note", nil))
-		next(`{"note":"only a note"}`, saying(nil, "only a note", nil)) // again: see TestSelfSaidTwice
+		next(`{"availability":"busy","note":"in \"a\" meeting"}`, kit.Saying("busy", `in "a" meeting`, nil))
+		next(`{"note":"only a note"}`, kit.Saying(nil, "only a note", nil))
+		next(`{"note":"only a note"}`, kit.Saying(nil, "only a note", nil)) // again: see TestSelfSaidTwice
 		next(`{"availability":"invisible","until":"2100-01-01T00:00:00Z"}`,
-			saying("invisible", nil, "2100-01-01T00:00:00.000Z"))
-		_, welcome = two.hello(`{"user":"alice"}`)
+			kit.Saying("invisible", nil, "2100-01-01T00:00:00.000Z"))
+		_, welcome = two.Hello(`{"user":"alice"}`)
 		self := welcome["self"].(map[string]any)
-		require.Subset(t, self, saying("invisible", nil, "2100-01-01T00:00:00.000Z"))
+		require.Subset(t, self, kit.Saying("invisible", nil, "2100-01-01T00:00:00.000Z"))
 		require.Equal(t, true, self["left"], "as others see it")
-		two.send("DELETE", "/chat/users/alice/availability", "").is(t, http.StatusNoContent)
-		wantSelf(t, here, saying(nil, nil, nil))
-		bob.quiet() // nothing else came before
+		two.Send("DELETE", "/chat/users/alice/availability", "").Is(t, http.StatusNoContent)
+		kit.WantSelf(t, here, kit.Saying(nil, nil, nil))
+		bob.Quiet() // nothing else came before
 	})
 }
 
 // TestSelfEnds: a client learns that what its user says has ended, and what the user said before being invisible.
 func TestSelfEnds(t *testing.T) {
-	withWaiting(t, func(t *testing.T, w *waitServer) {
-		w.connects()
-		say := func(body string) { w.do("PUT", "/users/alice/availability", body) }
+	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
+		w.Connects()
+		say := func(body string) { w.Do("PUT", "/users/alice/availability", body) }
 		say(`{"availability":"away"}`)
 		say(`{"availability":"invisible","for":"30s"}`)
-		alice, welcome := w.hello(`{"user":"alice"}`)
+		alice, welcome := w.Hello(`{"user":"alice"}`)
 		require.Equal(t, "invisible", welcome["self"].(map[string]any)["availability"])
-		awaitSelf(t, alice, saying("away", nil, nil))
+		awaitSelf(t, alice, kit.Saying("away", nil, nil))
 		say(`{"note":"brb","for":"20s"}`)
-		require.Equal(t, "brb", alice.want(frameSelf)["note"])
-		wantSelf(t, alice, saying(nil, nil, nil))
+		require.Equal(t, "brb", alice.Want("self")["note"])
+		kit.WantSelf(t, alice, kit.Saying(nil, nil, nil))
 	})
 }
 
 // TestSelfEndsByTheStoresClock: the timer alone does not end what a user says.
 func TestSelfEndsByTheStoresClock(t *testing.T) {
 	t.Parallel()
-	w := newSocketServer(t)
+	w := apitest.NewSocketServer(t)
 	timers := make(chan func(), 10)
-	w.config.Shared.selves.after = func(d time.Duration, f func()) *time.Timer {
-		require.LessOrEqual(t, d, maxSelfEnd)
+	w.Config.Shared.SetSelfTimers(func(d time.Duration, f func()) *time.Timer {
+		require.LessOrEqual(t, d, kit.MaxSelfEnd)
 		timers <- f
 		return time.NewTimer(0)
-	}
-	alice, _ := w.hello(`{"user":"alice"}`)
-	w.say(`{"availability":"away","for":"1000h"}`)
-	alice.want(frameSelf)
+	})
+	alice, _ := w.Hello(`{"user":"alice"}`)
+	w.Say(`{"availability":"away","for":"1000h"}`)
+	alice.Want("self")
 	(<-timers)() // early
 	(<-timers)()
-	alice.quiet() // nothing else came before
+	alice.Quiet() // nothing else came before
 }
 
 // readStore is a store that a test can have do something around reads of what users say.
 type readStore struct {
-	*hookedStore
+	*kit.HookedStore
 	reads       atomic.Int64
 	readsBefore func() error
 	readsAfter  func()
 }
 
 func newReadStore(t *testing.T) *readStore {
-	r := &readStore{hookedStore: &hookedStore{Store: fileStore(t)}}
-	r.before = func(_ context.Context, call string) error {
+	r := &readStore{HookedStore: &kit.HookedStore{Store: kit.FileStore(t)}}
+	r.Before = func(_ context.Context, call string) error {
 		if call != "ReadAvailability" {
 			return nil
 		}
@@ -121,7 +111,7 @@ func newReadStore(t *testing.T) *readStore {
 		}
 		return nil
 	}
-	r.after = func(call string) error {
+	r.After = func(call string) error {
 		if call == "ReadAvailability" && r.readsAfter != nil {
 			r.readsAfter()
 		}
@@ -145,7 +135,7 @@ func TestSelfWhileOpening(t *testing.T) {
 	t.Parallel()
 	for _, says := range []bool{true, false} {
 		s := newReadStore(t)
-		w := newSocketServerOn(t, s)
+		w := apitest.NewSocketServerOn(t, s)
 		var opens atomic.Bool
 		s.readsAfter = func() {
 			if opens.Swap(true) {
@@ -155,30 +145,30 @@ func TestSelfWhileOpening(t *testing.T) {
 			if says {
 				err := s.set(lastseen.Said{Availability: lastseen.Busy})
 				assert.NoError(t, err) //nolint:testifylint // not the goroutine of the test
-				signal = store.Signal{Kind: signalSelf, Namespace: "chat", User: "alice"}
+				signal = store.Signal{Kind: "self", Namespace: "chat", User: "alice"}
 			}
-			w.config.Shared.receive(signal)
-			n := w.session()
-			assert.True(t, happens(func() bool { return locked(&n.mu, func() bool { return n.selfMissed }) }))
+			w.Config.Shared.Receive(signal)
+			n := w.Config.Shared.Sessions()[0]
+			assert.True(t, kit.Happens(func() bool { return n.SelfMissed() }))
 		}
-		alice, welcome := w.hello(`{"user":"alice"}`)
-		require.Subset(t, welcome["self"], saying(nil, nil, nil))
+		alice, welcome := w.Hello(`{"user":"alice"}`)
+		require.Subset(t, welcome["self"], kit.Saying(nil, nil, nil))
 		if says {
-			wantSelf(t, alice, saying("busy", nil, nil))
+			kit.WantSelf(t, alice, kit.Saying("busy", nil, nil))
 			continue
 		}
 		waitWelcomed(t, w)
 		waitReread(t, w)
-		alice.quiet()
+		alice.Quiet()
 	}
 }
 
 // waitWelcomed waits until all sessions have noted that their clients got the frame welcome: what changes before is
 // read once more.
-func waitWelcomed(t *testing.T, w *testServer) {
+func waitWelcomed(t *testing.T, w *apitest.Server) {
 	t.Helper()
-	for _, n := range w.config.Shared.sockets.all() {
-		awaitLocked(t, &n.mu, func() bool { return n.welcomed })
+	for _, n := range w.Config.Shared.Sessions() {
+		kit.Await(t, func() bool { return n.Welcomed() })
 	}
 }
 
@@ -186,36 +176,37 @@ func waitWelcomed(t *testing.T, w *testServer) {
 func TestSelfAfterLostSignals(t *testing.T) {
 	t.Parallel()
 	s := newReadStore(t)
-	w := newTestServer(t, s, live(s), held(t, s)) // gets no signals but the one below
-	one, _ := w.hello(`{"user":"alice"}`)
-	two, _ := w.hello(`{"user":"alice"}`)
-	_, _ = w.hello(`{"user":"bob"}`)
-	_, _ = w.hello(`{"watch":{"users":["bob"]}}`)
+	// It gets no signals but the one below.
+	w := apitest.NewServer(t, s, apitest.WithStoreTime(s), apitest.WithConnections(t, s))
+	one, _ := w.Hello(`{"user":"alice"}`)
+	two, _ := w.Hello(`{"user":"alice"}`)
+	_, _ = w.Hello(`{"user":"bob"}`)
+	_, _ = w.Hello(`{"watch":{"users":["bob"]}}`)
 	waitWelcomed(t, w)
 	require.NoError(t, s.set(lastseen.Said{Availability: lastseen.Busy}))
 	before := s.reads.Load()
-	w.config.Shared.receive(store.Signal{})
-	require.Equal(t, "busy", one.want(frameSelf)["availability"])
-	require.Equal(t, "busy", two.want(frameSelf)["availability"])
-	await(t, func() bool { return s.reads.Load() == before+2 })
+	w.Config.Shared.Receive(store.Signal{})
+	require.Equal(t, "busy", one.Want("self")["availability"])
+	require.Equal(t, "busy", two.Want("self")["availability"])
+	kit.Await(t, func() bool { return s.reads.Load() == before+2 })
 }
 
 // TestSelfOfDeletedNamespace: nothing is said there any longer.
 func TestSelfOfDeletedNamespace(t *testing.T) {
 	t.Parallel()
-	w := newSocketServer(t)
-	w.say(`{"availability":"busy"}`)
-	alice, _ := w.hello(`{"user":"alice"}`)
-	w.send("DELETE", "/chat?confirm=chat", "").is(t, http.StatusNoContent)
-	awaitSelf(t, alice, saying(nil, nil, nil))
+	w := apitest.NewSocketServer(t)
+	w.Say(`{"availability":"busy"}`)
+	alice, _ := w.Hello(`{"user":"alice"}`)
+	w.Send("DELETE", "/chat?confirm=chat", "").Is(t, http.StatusNoContent)
+	awaitSelf(t, alice, kit.Saying(nil, nil, nil))
 }
 
 // TestSelfWhileTheStoreIsAway: it is read again until it is known. A client that connects meanwhile gets an error.
 func TestSelfWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	s := newReadStore(t)
-	w := newSocketServerOn(t, s)
-	alice, _ := w.hello(`{"user":"alice"}`)
+	w := apitest.NewSocketServerOn(t, s)
+	alice, _ := w.Hello(`{"user":"alice"}`)
 	require.NoError(t, s.set(lastseen.Said{Availability: lastseen.Busy}))
 	var away atomic.Bool
 	away.Store(true)
@@ -227,12 +218,12 @@ func TestSelfWhileTheStoreIsAway(t *testing.T) {
 		failed <- struct{}{}
 		return errors.Join(store.ErrUnavailable, errors.New("away"))
 	}
-	w.config.Shared.receive(store.Signal{Kind: signalSelf, Namespace: "chat", User: "alice"})
+	w.Config.Shared.Receive(store.Signal{Kind: "self", Namespace: "chat", User: "alice"})
 	<-failed
-	w.greet(`{"user":"bob"}`).fails(problem.StoreUnavailable)
-	alice.refuses(problem.StoreUnavailable, `{"typing":{"to":["bob"]}}`)
+	w.Greet(`{"user":"bob"}`).Fails(problem.StoreUnavailable)
+	alice.Refuses(problem.StoreUnavailable, `{"typing":{"to":["bob"]}}`)
 	away.Store(false)
-	require.Equal(t, "busy", alice.want(frameSelf)["availability"])
+	require.Equal(t, "busy", alice.Want("self")["availability"])
 }
 
 // TestSelfSaidTwice: two devices say something at the same time, and what was said last is what the connections knew
@@ -240,40 +231,40 @@ func TestSelfWhileTheStoreIsAway(t *testing.T) {
 func TestSelfSaidTwice(t *testing.T) {
 	t.Parallel()
 	s := newReadStore(t)
-	w := newSocketServerOn(t, s)
-	alice, _ := w.hello(`{"user":"alice"}`)
-	w.say(`{"availability":"away"}`)
-	wantSelf(t, alice, saying("away", nil, nil))
+	w := apitest.NewSocketServerOn(t, s)
+	alice, _ := w.Hello(`{"user":"alice"}`)
+	w.Say(`{"availability":"away"}`)
+	kit.WantSelf(t, alice, kit.Saying("away", nil, nil))
 	waitReread(t, w)
 	both := make(chan struct{})
 	s.readsBefore = func() error {
 		<-both
 		return nil
 	}
-	w.say(`{"availability":"busy"}`)
-	w.say(`{"availability":"away"}`)
-	await(t, func() bool { return s.reads.Load() == 3 }) // the third one waits
+	w.Say(`{"availability":"busy"}`)
+	w.Say(`{"availability":"away"}`)
+	kit.Await(t, func() bool { return s.reads.Load() == 3 }) // the third one waits
 	close(both)
 	waitReread(t, w)
-	alice.send(`{"activity":{"idle":false}}`)
-	name, says, _ := alice.next()
-	require.Equal(t, frameSelf, name, "before the response to what was sent later")
-	require.Equal(t, saying("away", nil, nil), says)
+	alice.Send(`{"activity":{"idle":false}}`)
+	name, says, _ := alice.Next()
+	require.Equal(t, "self", name, "before the response to what was sent later")
+	require.Equal(t, kit.Saying("away", nil, nil), says)
 }
 
 // waitReread waits until all that has to be read again of what users say was read, and what follows was sent.
-func waitReread(t *testing.T, w *testServer) {
+func waitReread(t *testing.T, w *apitest.Server) {
 	t.Helper()
-	awaitLocked(t, &w.config.Shared.selves.mu, func() bool { return len(w.config.Shared.selves.jobs) == 0 })
-	for _, n := range w.config.Shared.sockets.all() {
-		awaitLocked(t, &n.mu, func() bool { return n.outbox == nil })
+	kit.Await(t, func() bool { return w.Config.Shared.SelfRereads() == 0 })
+	for _, n := range w.Config.Shared.Sessions() {
+		kit.Await(t, func() bool { return n.Sent() })
 	}
 }
 
 // liveDevices returns the IDs of a user's live devices.
-func liveDevices(w *testServer, user string) (live []string) {
-	w.t.Helper()
-	for _, d := range w.get("/chat/users/" + user + "/devices")["devices"].([]any) {
+func liveDevices(w *apitest.Server, user string) (live []string) {
+	w.T.Helper()
+	for _, d := range w.Get("/chat/users/" + user + "/devices")["devices"].([]any) {
 		if d := d.(map[string]any); d["live"] == true {
 			live = append(live, d["id"].(string))
 		}
@@ -284,27 +275,27 @@ func liveDevices(w *testServer, user string) (live []string) {
 // TestInvisibleConnection: the connection of an invisible user shows nothing. Once the user is visible, it does.
 func TestInvisibleConnection(t *testing.T) {
 	t.Parallel()
-	eachPair(t, func(t *testing.T, one, two *testServer) {
-		alice, _ := one.hello(`{"user":"alice","device":{"id":"tab","kind":"web"},"grace_ms":0}`)
+	apitest.EachPair(t, func(t *testing.T, one, two *apitest.Server) {
+		alice, _ := one.Hello(`{"user":"alice","device":{"id":"tab","kind":"web"},"grace_ms":0}`)
 		answered := make(chan struct{})
 		go func() { // answers pings
 			defer close(answered)
 			for err := error(nil); err == nil; {
-				_, _, err = alice.conn.ReadMessage()
+				_, _, err = alice.Conn.ReadMessage()
 			}
 		}()
-		two.say(`{"availability":"invisible"}`)
-		left := two.get("/chat/users/alice")
+		two.Say(`{"availability":"invisible"}`)
+		left := two.Get("/chat/users/alice")
 		require.Equal(t, true, left["left"])
-		alice.send(`{"activity":{"idle":true}}`)
-		other, _ := two.hello(`{"user":"alice","grace_ms":0}`)
-		other.asksDespite(`{"leave":{}}`, frameOK, frameSelf)
-		require.Equal(t, left["last_seen"], one.get("/chat/users/alice")["last_seen"])
+		alice.Send(`{"activity":{"idle":true}}`)
+		other, _ := two.Hello(`{"user":"alice","grace_ms":0}`)
+		other.AsksDespite(`{"leave":{}}`, "ok", "self")
+		require.Equal(t, left["last_seen"], one.Get("/chat/users/alice")["last_seen"])
 		require.Empty(t, liveDevices(two, "alice"))
-		two.say(`{"note":"here again"}`)
-		two.awaitAlice("status", "green")
+		two.Say(`{"note":"here again"}`)
+		two.AwaitAlice("status", "green")
 		require.Equal(t, []string{"tab"}, liveDevices(two, "alice"))
-		require.NoError(t, alice.conn.Close())
+		require.NoError(t, alice.Conn.Close())
 		<-answered
 	})
 }
@@ -313,26 +304,23 @@ func TestInvisibleConnection(t *testing.T) {
 // key that can only write, does not see who is invisible.
 func TestSelfPings(t *testing.T) {
 	t.Parallel()
-	w := newSocketServer(t)
-	alice, _ := w.hello(`{"user":"alice"}`)
+	w := apitest.NewSocketServer(t)
+	alice, _ := w.Hello(`{"user":"alice"}`)
 	pings := make(chan struct{}, 10)
-	alice.conn.SetPingHandler(func(string) error {
+	alice.Conn.SetPingHandler(func(string) error {
 		pings <- struct{}{}
 		return nil
 	})
-	n := w.session()
+	n := w.Config.Shared.Sessions()[0]
 	for _, body := range []string{
 		`{"availability":"busy"}`, `{"availability":"invisible"}`, `{"availability":"invisible","note":"x"}`, `{"note":"x"}`,
 	} {
-		w.say(body)
-		alice.want(frameSelf)
-		awaitLocked(t, &n.mu, func() bool { return n.outbox == nil }) // it is sent
+		w.Say(body)
+		alice.Want("self")
+		kit.Await(t, func() bool { return n.Sent() })
 		// which also handles the pings before the response
-		alice.quiet()
+		alice.Quiet()
 		require.Len(t, pings, 1, body)
 		<-pings
 	}
 }
-
-// say sets what alice says over HTTP.
-func say(_ *testing.T, w *testServer, body string) { w.say(body) }

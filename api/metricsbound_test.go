@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"context"
@@ -19,6 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/apitest"
+	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
@@ -42,7 +45,8 @@ func hostileRequest(random *rand.Rand, paths []string) *http.Request {
 	query := pick("", "", "limit=1", fmt.Sprintf("q%d=1", random.Uint32()))
 	r.URL = &url.URL{Path: path, RawPath: path, RawQuery: query}
 	r.RemoteAddr = fmt.Sprintf("203.0.113.%d:1", random.IntN(5))
-	r.Header.Set(echo.HeaderContentType, pick(mediaJSON, mediaNDJSON, fmt.Sprintf("a/x%d", random.Uint32())))
+	r.Header.Set(echo.HeaderContentType,
+		pick("application/json", "application/x-ndjson", fmt.Sprintf("a/x%d", random.Uint32())))
 	r.Header.Set(echo.HeaderOrigin, pick("http://localhost", fmt.Sprintf("http://o%d.example", random.Uint32())))
 	r.Header.Set("User-Agent", fmt.Sprint(random.Uint64()))
 	for i := range random.IntN(2) * random.IntN(200) {
@@ -66,14 +70,14 @@ func TestLabelsAreBounded(t *testing.T) {
 		return failures[random.IntN(len(failures))]
 	}
 	registry, now := prometheus.NewRegistry(), time.Unix(0, 0)
-	handler := New(Config{
-		Store: &hookedStore{Store: fileStore(t), before: mood}, Metrics: registry, Limits: limit.Limits{Caller: 20},
+	handler := api.New(api.Config{
+		Store: kit.HookedFileStore(t, mood), Metrics: registry, Limits: limit.Limits{Caller: 20},
 		Now:        func() time.Time { now = now.Add(10 * time.Millisecond); return now },
-		Namespaces: map[string]Settings{"chat": {}},
+		Namespaces: map[string]api.Settings{"chat": {}},
 	})
 	var paths []string
-	for _, r := range (&server{}).routes() {
-		paths = append(paths, r.path)
+	for _, r := range api.Routes() {
+		paths = append(paths, r.Path)
 	}
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
@@ -95,7 +99,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		require.NotZero(t, found, name)
 		require.LessOrEqual(t, found, most, name)
 	}
-	for series := range samples(t, registry, "lastseen_") {
+	for series := range kit.Samples(t, registry, "lastseen_") {
 		require.NotRegexp(t, `\d{3}|%|example`, series, "a label that a client sent")
 	}
 }
@@ -108,16 +112,6 @@ const benchUsers = 100_000
 // benchUser returns one of the user IDs, of 16 bytes.
 func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n%benchUsers)*0x9E3779B97F4A7C15) }
 
-// sink is a response writer that discards the response.
-type sink struct {
-	header http.Header
-	status int
-}
-
-func (s *sink) Header() http.Header         { return s.header }
-func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
-func (s *sink) WriteHeader(status int)      { s.status = status }
-
 // bench is the handler with a store that holds the users.
 type bench struct {
 	b       testing.TB
@@ -126,7 +120,7 @@ type bench struct {
 
 func newBench(b testing.TB) *bench {
 	b.Helper()
-	s := openFileStore(b, filestore.Options{})
+	s := kit.OpenFileStore(b, filestore.Options{})
 	now, err := s.Now(context.Background())
 	require.NoError(b, err)
 	batch := make([]store.Sighting, benchUsers)
@@ -135,7 +129,7 @@ func newBench(b testing.TB) *bench {
 	}
 	_, err = s.Ping(context.Background(), "chat", batch)
 	require.NoError(b, err)
-	return &bench{b: b, handler: New(Config{Store: s, Settings: testSettings()})}
+	return &bench{b: b, handler: api.New(api.Config{Store: s, Settings: apitest.Settings()})}
 }
 
 // requests returns prepared requests, so that making them is not part of what is measured.
@@ -144,12 +138,12 @@ func (b *bench) requests(make func(n int) *http.Request) func() {
 	for i := range 1000 {
 		requests = append(requests, make(i))
 	}
-	w := &sink{header: http.Header{}}
+	w := &kit.Sink{Headers: http.Header{}}
 	next := 0
 	return func() {
-		clear(w.header)
+		clear(w.Headers)
 		b.handler.ServeHTTP(w, requests[next%len(requests)])
-		require.Less(b.b, w.status, 300)
+		require.Less(b.b, w.Status, 300)
 		next++
 	}
 }

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,13 +11,47 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/internal/testenv"
 )
+
+// TestRoutesNeedPermissions checks that a route without a permission is not served.
+func TestRoutesNeedPermissions(t *testing.T) {
+	s := &server{}
+	for _, r := range s.routes() {
+		require.NotEqual(t, none, r.permission, r.path)
+		require.NotPanics(t, func() { s.serve(r) })
+		require.Equal(t, kit.IsPublic(r.path), r.permission == public, r.path)
+		r.permission = none
+		require.PanicsWithValue(t, "api: no permission is set for "+r.method+" "+r.path, func() { s.serve(r) })
+	}
+}
+
+// TestPermissionsAreDocumented checks that operations name the scope that they need, and that public ones need no
+// credentials.
+func TestPermissionsAreDocumented(t *testing.T) {
+	doc, checked := kit.Document(t), 0
+	for _, r := range (&server{}).routes() {
+		documented := strings.NewReplacer(":namespace", "{namespace}", ":user", "{user}", ":id", "{id}")
+		item := doc.Paths.Value(documented.Replace(r.path))
+		if item == nil {
+			continue // a page
+		}
+		operation := item.GetOperation(r.method)
+		if r.permission == public {
+			require.Nil(t, operation.Security, r.path)
+			continue
+		}
+		require.NotNil(t, operation.Security, r.path)
+		require.Contains(t, operation.Description, "Requires the scope `"+string(r.scope())+"`", r.path)
+		checked++
+	}
+	require.Equal(t, len(kit.PermissionsByRoute())+1, checked, "and connect")
+}
 
 // TestRoutesAreDocumented compares the table of routes with the document, in both directions.
 func TestRoutesAreDocumented(t *testing.T) {
-	doc := document(t)
+	doc := kit.Document(t)
 	documented := map[string][]string{} // "method path": parameters of the query
 	for path, item := range doc.Paths.Map() {
 		for method, operation := range item.Operations() {
@@ -38,7 +70,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 	served := map[string][]string{}
 	for _, r := range (&server{}).routes() {
-		if isPage(r.path) {
+		if kit.IsPage(r.path) {
 			continue
 		}
 		path := strings.NewReplacer(":namespace", "{namespace}", ":user", "{user}", ":id", "{id}").Replace(r.path)
@@ -51,7 +83,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 
 // TestErrorCodesAreDocumented checks the schema and the examples against package problem.
 func TestErrorCodesAreDocumented(t *testing.T) {
-	doc := document(t)
+	doc := kit.Document(t)
 	common := doc.Components.Responses["Error"].Value
 	examples := common.Content["application/problem+json"].Examples
 	var codes []any
@@ -60,11 +92,11 @@ func TestErrorCodesAreDocumented(t *testing.T) {
 		example := examples[string(k.Code)].Value.Value.(map[string]any)
 		require.Equal(t, k.Title, example["title"])
 		require.EqualValues(t, k.Status, example["status"])
-		require.NotEmpty(t, operationsOf()[k.Code], k.Code)
+		require.NotEmpty(t, kit.OperationsOf()[k.Code], k.Code)
 	}
 	require.Equal(t, codes, doc.Components.Schemas["ErrorCode"].Value.Enum)
 	require.Len(t, examples, len(codes))
-	require.Len(t, operationsOf(), len(codes))
+	require.Len(t, kit.OperationsOf(), len(codes))
 	for path, item := range doc.Paths.Map() {
 		for method, operation := range item.Operations() {
 			if fails := path == "/readyz" || strings.HasPrefix(path, "/v1/"); fails {
@@ -76,107 +108,9 @@ func TestErrorCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// operationsOf lists the operations that can return each code. EmptySegment, NotFound, MethodNotAllowed and
-// TooManyHeaders are requests that match none.
-func operationsOf() map[problem.Code]string {
-	const (
-		records   = " pingUser leaveUser recordPings recordLeaves"
-		devices   = " getDevices closeConnections"
-		evaluates = " getUser getDot lookupUsers lookupUsersByQuery listUsers countUsers"
-		follows   = " getChanges postChanges"
-		says      = " setAvailability getAvailability deleteAvailability"
-		keeps     = " setContacts changeContacts deleteContacts listContacts"
-		deletes   = " deleteUser deleteNamespace"
-		acts      = " acceptCall rejectCall endCall keepCall"
-		calls     = acts + " startCall getCall listCalls"
-		uses      = records + evaluates + devices + follows + says + keeps + deletes + calls // a namespace in the store
-		all       = uses + " getNamespace listNamespaces"
-		socket    = " WebSocket" // an error after the upgrade, which is not a response
-		bodies    = records + " lookupUsers postChanges setAvailability setContacts changeContacts startCall" + acts
-	)
-	return map[problem.Code]string{
-		problem.InvalidNamespace:     uses + " getNamespace EmptySegment" + " connect",
-		problem.InvalidUser:          records + " getUser getDot lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices + says + keeps + acts + " startCall listCalls",
-		problem.InvalidDevice:        records + acts + " startCall",
-		problem.InvalidTime:          records + evaluates + " setAvailability listContacts",
-		problem.InvalidDuration:      evaluates + follows + " leaveUser recordLeaves setAvailability listContacts listCalls",
-		problem.InvalidAvailability:  "setAvailability",
-		problem.InvalidNote:          "setAvailability",
-		problem.NoAvailability:       "setAvailability deleteAvailability",
-		problem.AvailabilityNotReady: "setAvailability",
-		problem.NoContacts:           keeps,
-		problem.TooManyContacts:      "changeContacts",
-		problem.ContactsChanged:      "setContacts changeContacts",
-		problem.InvalidCall:          "startCall acceptCall keepCall",
-		problem.CallNotFound:         "getCall" + acts,
-		problem.CallerBusy:           "startCall",
-		problem.CalleeBusy:           "startCall",
-		problem.CalleeUnavailable:    "startCall",
-		problem.CallRefused:          acts,
-		problem.IdempotencyKeyReused: "startCall",
-		problem.TooManyCalls:         "startCall",
-		problem.CallTooSoon:          "startCall",
-		problem.NoCalls:              calls,
-		problem.InvalidThresholds:    evaluates + " listContacts",
-		problem.InvalidParameter:     all + " EmptySegment" + " connect",
-		problem.UnknownParameter:     all + " connect",
-		problem.InvalidCursor:        "listUsers listNamespaces listContacts listCalls" + follows,
-		problem.InvalidRange:         "listUsers countUsers",
-		problem.InvalidJSON:          bodies,
-		problem.UnknownField:         bodies,
-		problem.TooManyItems:         "recordPings recordLeaves lookupUsers lookupUsersByQuery setContacts changeContacts" + follows,
-		problem.BodyTooLarge:         bodies,
-		problem.TooManyHeaders:       "TooManyHeaders",
-		problem.UnsupportedMediaType: bodies,
-		problem.ConfirmationRequired: "deleteNamespace",
-		problem.NotFound:             records + evaluates + follows + says + keeps + calls + " getDevices getNamespace NotFound",
-		problem.MethodNotAllowed:     "MethodNotAllowed",
-		problem.Unauthenticated:      all,
-		problem.Forbidden:            all + " connect",
-		problem.RateLimited:          all + " connect",
-		problem.FeedUnavailable:      follows,
-		problem.WrongKeyType:         uses + " listNamespaces",
-		problem.NamespaceMismatch:    uses,
-		problem.StoreUnavailable:     uses + " listNamespaces getReadiness",
-		problem.DevicesUnavailable:   records + " getDevices",
-		problem.StoreFull:            records + deletes + " setAvailability deleteAvailability setContacts changeContacts deleteContacts" + " closeConnections" + " getReadiness startCall" + acts,
-		problem.Overloaded:           uses + " listNamespaces" + " connect",
-		problem.KeysUnavailable:      all,
-		problem.ShuttingDown:         "getReadiness connect getChanges postChanges",
-		problem.UpgradeRequired:      "connect",
-		problem.UnknownFrame:         socket,
-		problem.TimedOut:             socket,
-		problem.ConnectionClosed:     socket,
-		problem.Internal:             uses + " listNamespaces getReadiness",
-	}
-}
-
-// documentedResponses returns all kinds of response, as "operation status" and, for errors, "operation status code".
-func documentedResponses(doc *openapi3.T) map[string]bool {
-	all := map[string]bool{"Options 204": true}
-	for _, item := range doc.Paths.Map() {
-		for _, operation := range item.Operations() {
-			for status := range operation.Responses.Map() {
-				if status != "default" {
-					all[operation.OperationID+" "+status] = true
-				}
-			}
-		}
-	}
-	for code, operations := range operationsOf() {
-		for operation := range strings.FieldsSeq(operations) {
-			if operation == "WebSocket" {
-				continue
-			}
-			all[fmt.Sprintf("%s %d %s", operation, code.Type().Status, code)] = true
-		}
-	}
-	return all
-}
-
 // TestLimitsAreDocumented checks that the limits in the schemas are those of the code.
 func TestLimitsAreDocumented(t *testing.T) {
-	components := document(t).Components
+	components := kit.Document(t).Components
 	items := func(schema, field string) uint64 {
 		return *components.Schemas[schema].Value.Properties[field].Value.MaxItems
 	}
@@ -199,29 +133,6 @@ func TestLimitsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestGeneratedClient generates a client from the document with oapi-codegen and runs a program that uses it: see
-// tools/client, which is a module of its own, so that its dependencies are not those of the project.
-func TestGeneratedClient(t *testing.T) {
-	t.Parallel()
-	testenv.SkipWithRace(t, "it builds a client, which sends one request at a time")
-	dir, source := t.TempDir(), "../tools/client"
-	for _, name := range []string{"go.mod", "go.sum", "config.yaml", "main.go"} {
-		content, err := os.ReadFile(filepath.Join(source, name))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "openapi.yaml"), lastseen.OpenAPI(), 0o600))
-	goRun := func(args ...string) {
-		t.Helper()
-		command := testenv.Command("go", args...)
-		command.Dir = dir
-		output, err := command.CombinedOutput()
-		require.NoError(t, err, "go %v: %s", args, output)
-	}
-	goRun("tool", "oapi-codegen", "-config", "config.yaml", "openapi.yaml")
-	goRun("run", ".", newTestServer(t, fileStore(t)).url)
-}
-
 // TestGuideOfConnectionsFitsSchema checks each frame in the texts against its schema, and that the guide has each kind.
 func TestGuideOfConnectionsFitsSchema(t *testing.T) {
 	t.Parallel()
@@ -234,11 +145,11 @@ func TestGuideOfConnectionsFitsSchema(t *testing.T) {
 			if string(line[3]) == "wave" {
 				continue // an example of a frame that does not exist
 			}
-			checkFrame(t, from, line[2])
+			kit.CheckFrame(t, from, line[2])
 			shown[from+"_"+string(line[3])] = true
 		}
 	}
-	doc, err := loadFrames()
+	doc, err := kit.LoadFrames()
 	require.NoError(t, err)
 	for name := range doc.Components.Schemas {
 		if isFrame := regexp.MustCompile(`^(client|server)_`).MatchString(name); isFrame && name != "server_reset" {

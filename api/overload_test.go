@@ -109,7 +109,7 @@ func TestShortLoadIsIgnored(t *testing.T) {
 			s.setLoad(0)
 			wait(10 * time.Second)
 		}
-		require.Empty(l, l.log.take())
+		require.Empty(l, l.log.Take())
 	})
 }
 
@@ -155,19 +155,19 @@ func TestOverloadIsLogged(t *testing.T) {
 			wait(5 * time.Second)
 		}
 		require.Regexp(l, `^\S+ level=WARN msg="overloaded; some requests are refused to leave room for pings" load=0.5 `+
-			`refused=lists\n$`, l.log.take())
+			`refused=lists\n$`, l.log.Take())
 		s.setLoad(1)
 		wait(20 * time.Second)
 		for range 3 {
 			l.send("GET /chat/users/alice", "")
 		}
 		l.send("POST /chat/pings", "")
-		require.Regexp(l, `^.*refused="lists, bulk requests"\n.*refused="lists, bulk requests, lookups"\n$`, l.log.take())
+		require.Regexp(l, `^.*refused="lists, bulk requests"\n.*refused="lists, bulk requests, lookups"\n$`, l.log.Take())
 		s.setLoad(0)
 		wait(20 * time.Second)
-		require.Regexp(l, `^\S+ level=INFO msg="no longer overloaded" lists=5 bulk=1 lookups=3 after=\S+\n$`, l.log.take())
+		require.Regexp(l, `^\S+ level=INFO msg="no longer overloaded" lists=5 bulk=1 lookups=3 after=\S+\n$`, l.log.Take())
 		wait(time.Hour)
-		require.Empty(l, l.log.take())
+		require.Empty(l, l.log.Take())
 	})
 }
 

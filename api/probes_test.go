@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,17 +16,30 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
+
+// TestPanicOfAMiddlewareIsCounted checks what echo's recovery does not see: the panic goes on to package net/http.
+func TestPanicOfAMiddlewareIsCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s := &server{Shared: NewShared(Config{Metrics: registry})}
+	c := echo.New().NewContext(httptest.NewRequest("GET", "/", nil), httptest.NewRecorder())
+	require.Panics(t, func() { _ = s.begin(func(echo.Context) error { panic("a defect") })(c) })
+	require.Equal(t, map[string]float64{"GET,other,5xx": 1}, kit.Samples(t, registry, "lastseen_http_requests_total"))
+	require.Empty(t, kit.Samples(t, registry, "lastseen_http_requests_in_progress"))
+}
 
 // outageTest is the handler without a network, on a store that can fail, and its log.
 type outageTest struct {
 	t             *testing.T
 	api           http.Handler
-	log           *lockedLog
+	log           *kit.Log
 	reads, writes atomic.Pointer[error] // of calls to the store
 }
 
@@ -37,16 +51,16 @@ func (o *outageTest) fails(reads, writes error) {
 
 func newOutageTest(t *testing.T, level slog.Level) *outageTest {
 	t.Helper()
-	o := &outageTest{t: t, log: &lockedLog{}}
+	o := &outageTest{t: t, log: &kit.Log{}}
 	o.fails(nil, nil)
 	o.api = New(Config{
-		Store: &hookedStore{Store: fileStore(t), before: func(_ context.Context, call string) error {
+		Store: kit.HookedFileStore(t, func(_ context.Context, call string) error {
 			if call == "Describe" {
 				return *o.reads.Load()
 			}
 			return *o.writes.Load()
-		}},
-		Settings: testSettings(), Logger: slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: level})),
+		}),
+		Settings: usualSettings(), Logger: slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: level})),
 	})
 	return o
 }
@@ -61,13 +75,13 @@ const (
 func (o *outageTest) send(n int, request string) (status int) {
 	method, path, _ := strings.Cut(request, " ")
 	for range n {
-		status = serve(o.api, method, path, "").Code
+		status = kit.Serve(o.api, method, path, "").Code
 	}
 	return status
 }
 
 // lines returns what was logged since the last call.
-func (o *outageTest) lines() []map[string]any { return logged(o.t, o.log.take()) }
+func (o *outageTest) lines() []map[string]any { return kit.ParseLog(o.t, o.log.Take()) }
 
 // wait lets time pass and timers run.
 func wait(d time.Duration) {
@@ -243,28 +257,6 @@ func TestLateTimerEndsNothing(t *testing.T) {
 	})
 }
 
-// lockedLog is a log that can be read while it is written.
-type lockedLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedLog) String() string { return locked(&l.mu, l.b.String) }
-
-// take returns what was logged since the last call.
-func (l *lockedLog) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.b.Reset()
-	return l.b.String()
-}
-
 // outOfFiles is a listener that fails like one whose process has too many open files. A real one would make the test
 // fail, too.
 type outOfFiles struct {
@@ -282,24 +274,25 @@ func (o *outOfFiles) Accept() (net.Conn, error) {
 type temporary struct{ error }
 
 func (temporary) Temporary() bool { return true }
-func (temporary) Timeout() bool   { return false }
+
+func (temporary) Timeout() bool { return false }
 
 // TestServerLog checks that failures of the server are logged as errors, once a minute, and those of clients are
 // not.
 func TestServerLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedLog
+		var log kit.Log
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		server := NewServer(http.NotFoundHandler(), logger)
 		require.ErrorIs(t, server.Serve(LimitConnections(server,
-			&outOfFiles{&pipeListener{closed: make(chan struct{})}, 30}, 10, logger, nil)), net.ErrClosed)
+			&outOfFiles{&kit.PipeListener{Closed: make(chan struct{})}, 30}, 10, logger, nil)), net.ErrClosed)
 		require.Equal(t, 1, bytes.Count([]byte(log.String()),
 			[]byte("level=ERROR msg=\"http: Accept error: accept tcp: too many open files\"")), log.String())
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Contains(t, log.String(), "times=29 within=1m0s")
 
-		log.take()
+		log.Take()
 		server.ErrorLog.Print("http: TLS handshake error from 203.0.113.7:1234: EOF")
 		require.Empty(t, log.String())
 		for client := range 3 {
@@ -311,7 +304,7 @@ func TestServerLog(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		require.Contains(t, log.String(), "times=2")
-		log.take()
+		log.Take()
 		server.ErrorLog.Print("http: panic serving 203.0.113.7:1234: out of range")
 		require.NotEmpty(t, log.String(), "after a minute without one it is logged at once")
 		for n := range 10_000 {
@@ -320,15 +313,4 @@ func TestServerLog(t *testing.T) {
 		require.LessOrEqual(t, bytes.Count([]byte(log.String()), []byte("\n")), 32+1)
 		time.Sleep(3 * time.Minute)
 	})
-}
-
-// TestPanicsBelowEcho checks that a panic that no middleware catches is logged as an error with its stack.
-func TestPanicsBelowEcho(t *testing.T) {
-	server, log, _ := boundedServer(t, 10, false, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		panic("the cause")
-	}))
-	require.False(t, getOK(server))
-	require.Contains(t, log.String(), "level=ERROR")
-	require.Contains(t, log.String(), "the cause")
-	require.Contains(t, log.String(), "probes_test.go", "the stack")
 }

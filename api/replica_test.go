@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/apitest"
+	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -18,7 +21,7 @@ import (
 
 // behindStore is a store of a test server whose replica reads are found, and whose clock the test sets.
 type behindStore struct {
-	*clockStore
+	*kit.ClockStore
 	redis *redisstore.Store
 }
 
@@ -26,7 +29,7 @@ func (s behindStore) Unwrap() store.Store { return s.redis }
 
 // replicaServer is a server on a Redis with a replica. Its store's clocks stand still, so that the replica stays young.
 type replicaServer struct {
-	*testServer
+	*apitest.Server
 	replica *redistest.Process
 	redis   *redisstore.Store
 	keys    map[string]string // Authorization headers
@@ -47,42 +50,42 @@ func newLaggingServer(t *testing.T, lag time.Duration) *replicaServer {
 	require.NoError(t, err)
 	r := &replicaServer{replica: redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")}
 	began := time.Now()
-	r.redis = redisStore(t, primary.URL(), func(o *redisstore.Options) {
+	r.redis = kit.RedisStore(t, primary.URL(), func(o *redisstore.Options) {
 		o.MaxLag = lag
 		o.Monotonic = func() time.Duration { return time.Duration(r.lag.Load()) }
 		o.Now = func() time.Time { return began }
 	})
-	authenticator, keys := callers(t)
+	authenticator, keys := kit.Callers(t)
 	r.keys = keys
-	r.testServer = newTestServer(t, r.redis, func(c *Config) {
-		c.Auth, c.Store = authenticator, behindStore{c.Store.(*clockStore), r.redis}
+	r.Server = apitest.NewServer(t, r.redis, func(c *api.Config) {
+		c.Auth, c.Store = authenticator, behindStore{c.Store.(*kit.ClockStore), r.redis}
 	})
-	_, err = r.redis.Ping(t.Context(), "chat", []store.Sighting{{User: "alice", At: testNow}})
+	_, err = r.redis.Ping(t.Context(), "chat", []store.Sighting{{User: "alice", At: kit.Now}})
 	require.NoError(t, err)
 	return r
 }
 
 // cut has the replica get nothing any longer.
 func (r *replicaServer) cut() {
-	r.t.Helper()
-	require.NoError(r.t, r.replica.Client(r.t).Do(context.Background(), "REPLICAOF", "NO", "ONE").Err())
+	r.T.Helper()
+	require.NoError(r.T, r.replica.Client(r.T).Do(context.Background(), "REPLICAOF", "NO", "ONE").Err())
 }
 
 // read sends a request of a caller that reads, and reports whether a replica answered.
-func (r *replicaServer) read(caller, method, path, body string, headers ...string) (testResponse, bool) {
-	r.t.Helper()
-	response := r.send(method, path, body, append(headers, "Authorization: "+r.keys[caller])...)
-	age := response.header.Get(ageHeader)
+func (r *replicaServer) read(caller, method, path, body string, headers ...string) (kit.Response, bool) {
+	r.T.Helper()
+	response := r.Send(method, path, body, append(headers, "Authorization: "+r.keys[caller])...)
+	age := response.Header.Get("Lastseen-Age")
 	if age != "" {
-		require.Equal(r.t, "0.000", age, "the clocks stand still")
+		require.Equal(r.T, "0.000", age, "the clocks stand still")
 	}
 	return response, age != ""
 }
 
 // fromReplica waits until a replica answers a request of the key read, and returns the response.
-func (r *replicaServer) fromReplica(method, path, body string, headers ...string) (last testResponse) {
-	r.t.Helper()
-	await(r.t, func() (ok bool) {
+func (r *replicaServer) fromReplica(method, path, body string, headers ...string) (last kit.Response) {
+	r.T.Helper()
+	kit.Await(r.T, func() (ok bool) {
 		last, ok = r.read("read", method, path, body, headers...)
 		return ok
 	}, "%s %s", method, path)
@@ -104,9 +107,9 @@ func TestReplicaRequests(t *testing.T) {
 	for request, body := range replicaRequests() {
 		method, path, _ := strings.Cut(request, " ")
 		response := r.fromReplica(method, path, body)
-		require.Equal(t, http.StatusOK, response.status, response.body)
+		require.Equal(t, http.StatusOK, response.Status, response.Body)
 		response, replica := r.read("alice", method, path, body)
-		require.Equal(t, http.StatusOK, response.status, response.body)
+		require.Equal(t, http.StatusOK, response.Status, response.Body)
 		require.False(t, replica, "a user: %s", request)
 	}
 	for _, request := range []string{
@@ -115,7 +118,7 @@ func TestReplicaRequests(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		response, replica := r.read("all", method, path, "")
-		require.Equal(t, http.StatusOK, response.status, response.body)
+		require.Equal(t, http.StatusOK, response.Status, response.Body)
 		require.Equal(t, path == "/chat/users/bob", replica, request)
 	}
 }
@@ -123,12 +126,12 @@ func TestReplicaRequests(t *testing.T) {
 // TestReplicaPages: later pages, with a cursor or an offset, are read from the primary.
 func TestReplicaPages(t *testing.T) {
 	r := newReplicaServer(t)
-	_, err := r.redis.Ping(t.Context(), "chat", []store.Sighting{{User: "bob", At: testNow + 1}})
+	_, err := r.redis.Ping(t.Context(), "chat", []store.Sighting{{User: "bob", At: kit.Now + 1}})
 	require.NoError(t, err)
 	var cursor string
-	await(t, func() bool {
+	kit.Await(t, func() bool {
 		page, replica := r.read("read", "GET", "/chat/users?limit=1", "")
-		cursor, _ = page.json(t)["next_cursor"].(string)
+		cursor, _ = page.JSON(t)["next_cursor"].(string)
 		return replica && cursor != ""
 	})
 	for range 10 {
@@ -136,7 +139,7 @@ func TestReplicaPages(t *testing.T) {
 		for _, query := range []string{"limit=1&cursor=" + cursor, "offset=0", "offset=1"} {
 			page, replica := r.read("read", "GET", "/chat/users?"+query, "")
 			require.False(t, replica, query)
-			require.Contains(t, page.is(t, http.StatusOK).body, "alice")
+			require.Contains(t, page.Is(t, http.StatusOK).Body, "alice")
 		}
 	}
 }
@@ -146,10 +149,10 @@ func TestReplicaETags(t *testing.T) {
 	r := newReplicaServer(t)
 	for _, path := range []string{"/chat/users/alice", "/chat/lookup?user=alice", "/chat/users/alice/dot.svg"} {
 		primary, _ := r.read("alice", "GET", path, "")
-		tag := primary.header.Get("ETag")
+		tag := primary.Header.Get("ETag")
 		require.NotEmpty(t, tag)
-		require.Equal(t, tag, r.fromReplica("GET", path, "").header.Get("ETag"))
-		r.fromReplica("GET", path, "", "If-None-Match: "+tag).is(t, http.StatusNotModified)
+		require.Equal(t, tag, r.fromReplica("GET", path, "").Header.Get("ETag"))
+		r.fromReplica("GET", path, "", "If-None-Match: "+tag).Is(t, http.StatusNotModified)
 	}
 }
 
@@ -169,18 +172,18 @@ func TestReplicaLacksOwnWrites(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(write.request, " ")
 		response, _ := r.read("all", method, path, write.body)
-		require.Less(t, response.status, http.StatusBadRequest, response.body)
+		require.Less(t, response.Status, http.StatusBadRequest, response.Body)
 		for request, body := range replicaRequests() {
 			method, path, _ := strings.Cut(request, " ")
 			response, replica := r.read("all", method, path, body)
-			require.Equal(t, http.StatusOK, response.status, response.body)
+			require.Equal(t, http.StatusOK, response.Status, response.Body)
 			require.True(t, replica, "%s after %s", request, write.request)
-			require.NotContains(t, response.body, `"bob"`)
-			require.NotContains(t, response.body, `"left":true`)
+			require.NotContains(t, response.Body, `"bob"`)
+			require.NotContains(t, response.Body, `"left":true`)
 		}
 		page, replica := r.read("all", "GET", "/chat/users?offset=0", "")
 		require.False(t, replica)
-		require.Regexp(t, write.shows, page.body)
+		require.Regexp(t, write.shows, page.Body)
 	}
 }
 
@@ -193,7 +196,7 @@ func TestReplicaTooFarBehind(t *testing.T) {
 	for request, body := range replicaRequests() {
 		method, path, _ := strings.Cut(request, " ")
 		response, replica := r.read("read", method, path, body)
-		require.Equal(t, http.StatusOK, response.status, response.body)
+		require.Equal(t, http.StatusOK, response.Status, response.Body)
 		require.False(t, replica, request)
 	}
 }
@@ -202,13 +205,13 @@ func TestReplicaTooFarBehind(t *testing.T) {
 func TestReplicaFallbackCountsOnce(t *testing.T) {
 	r := newReplicaServer(t)
 	var most atomic.Int64
-	r.reload(func(c *Config) {
+	r.Reload(func(c *api.Config) {
 		count := func(context.Context, string) error {
-			most.Store(max(most.Load(), c.Shared.overload.calls.Load()))
+			most.Store(max(most.Load(), c.Shared.CallsInProgress()))
 			return nil
 		}
 		behind := c.Store.(behindStore)
-		behind.Store = &hookedStore{Store: behind.Store, before: count}
+		behind.Store = &kit.HookedStore{Store: behind.Store, Before: count}
 		c.Store = behind
 	})
 	r.fromReplica("GET", "/chat/users/alice", "")
@@ -220,7 +223,7 @@ func TestReplicaFallbackCountsOnce(t *testing.T) {
 	require.NoError(t, client.Set(ctx, keys[0], 0, 0).Err())
 	before := r.redis.Replicas().Stats().Behind
 	response, replica := r.read("read", "GET", "/chat/users/alice", "")
-	require.Equal(t, http.StatusOK, response.status, response.body)
+	require.Equal(t, http.StatusOK, response.Status, response.Body)
 	require.False(t, replica)
 	require.Equal(t, before+1, r.redis.Replicas().Stats().Behind)
 	require.EqualValues(t, 1, most.Load())

@@ -1,36 +1,60 @@
-package api
+package api_test
 
 import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/apitest"
+	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/problem"
 )
+
+// TestUnlimitedRequests checks that probes, pages and callers on this machine have no limit.
+func TestUnlimitedRequests(t *testing.T) {
+	t.Parallel()
+	w := apitest.NewServer(t, kit.FileStore(t), apitest.BehindProxy)
+	alice := kit.ForwardedFor("203.0.113.7")
+	w.Spend(alice)
+	for _, r := range api.Routes() {
+		if strings.HasPrefix(r.Path, "/v1/") {
+			continue
+		}
+		w.SendTo(r.Method, r.Path, "", alice).Is(t, http.StatusOK, r.Path)
+	}
+	w.Send("OPTIONS", "/chat", "", alice).Is(t, http.StatusNoContent)
+	w.Fails(problem.NotFound, "GET", "/chat/nothing", "", alice)
+	w.Fails(problem.RateLimited, "GET", "/chat", "", alice)
+
+	w.Spend("X-Other: 1")
+	w.Spend("X-Other: 1")
+}
 
 // TestMethods goes through the table of routes: HEAD equals GET without a body, OPTIONS lists the methods, any other
 // method is refused with the same list, and a trailing slash is not found, except in /docs/.
 func TestMethods(t *testing.T) {
 	t.Parallel()
-	w := newTestServer(t, fileStore(t))
+	w := apitest.NewServer(t, kit.FileStore(t))
 	const gzip = "Accept-Encoding: gzip" // without it the client asks for it only in GET, and hides it
-	w.ring("c1", "bob", "alice")
-	policy := permissionsByRoute()
-	for _, r := range (&server{}).routes() {
-		at := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", "c1").Replace(r.path)
-		options := w.sendTo("OPTIONS", at, "").is(t, http.StatusNoContent, at)
-		allowed := options.header.Get("Allow")
-		require.Contains(t, strings.Split(allowed, ", "), r.method, at)
-		wrong := w.sendTo("TRACE", at, "").is(t, http.StatusMethodNotAllowed, at)
-		require.Equal(t, allowed, wrong.header.Get("Allow"))
+	w.Ring("c1", "bob", "alice")
+	policy := kit.PermissionsByRoute()
+	for _, r := range api.Routes() {
+		at := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", "c1").Replace(r.Path)
+		options := w.SendTo("OPTIONS", at, "").Is(t, http.StatusNoContent, at)
+		allowed := options.Header.Get("Allow")
+		require.Contains(t, strings.Split(allowed, ", "), r.Method, at)
+		wrong := w.SendTo("TRACE", at, "").Is(t, http.StatusMethodNotAllowed, at)
+		require.Equal(t, allowed, wrong.Header.Get("Allow"))
 		if at != "/docs" {
-			w.sendTo(r.method, at+"/", "").is(t, http.StatusNotFound, at)
+			w.SendTo(r.Method, at+"/", "").Is(t, http.StatusNotFound, at)
 		}
-		if r.method != "GET" {
+		if r.Method != "GET" {
 			continue
 		}
 		require.Contains(t, strings.Split(allowed, ", "), "HEAD")
@@ -39,12 +63,12 @@ func TestMethods(t *testing.T) {
 			want = http.StatusUpgradeRequired
 		}
 		const sameID = "X-Request-Id: 1" // an error has it in its body, too
-		query := "?" + policy[r.method+" "+r.path].query
-		got := w.sendTo("GET", at+query, "", gzip, sameID).is(t, want, at)
-		head := w.sendTo("HEAD", at+query, "", gzip, sameID).is(t, want, at)
-		require.Empty(t, head.body)
+		query := "?" + policy[r.Method+" "+r.Path].Query
+		got := w.SendTo("GET", at+query, "", gzip, sameID).Is(t, want, at)
+		head := w.SendTo("HEAD", at+query, "", gzip, sameID).Is(t, want, at)
+		require.Empty(t, head.Body)
 		for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "ETag"} {
-			require.Equal(t, got.header.Get(name), head.header.Get(name), "%s of %s", name, at)
+			require.Equal(t, got.Header.Get(name), head.Header.Get(name), "%s of %s", name, at)
 		}
 	}
 }
@@ -53,12 +77,12 @@ func TestMethods(t *testing.T) {
 // never lead to a file.
 func TestUnusualPaths(t *testing.T) {
 	t.Parallel()
-	w := newLimitedServer(t)
+	w := apitest.NewLimitedServer(t)
 	answers := func(path, want string) {
 		t.Helper()
-		r := w.exchanges("GET " + path + " HTTP/1.1\r\nHost: lastseen\r\n")
-		name := map[bool]string{true: "user", false: "code"}[r.status == http.StatusOK]
-		require.Equal(t, want, r.json(t)[name], "%s: %s", path, r.body)
+		r := w.Exchanges("GET " + path + " HTTP/1.1\r\nHost: lastseen\r\n")
+		name := map[bool]string{true: "user", false: "code"}[r.Status == http.StatusOK]
+		require.Equal(t, want, r.JSON(t)[name], "%s: %s", path, r.Body)
 	}
 	for want, paths := range map[problem.Code][]string{
 		// Namespaces hold no percent sign, so that nothing is left to be decoded twice.
@@ -105,7 +129,7 @@ func TestUnusualPaths(t *testing.T) {
 
 // FuzzRequest checks that no path and no query makes the server fail.
 func FuzzRequest(f *testing.F) {
-	handler := fuzzHandler(f)
+	handler := apitest.FuzzHandler(f)
 	f.Add("GET", "/v1/namespaces/chat/users", "limit=1&status=green")
 	f.Add("POST", "/v1/namespaces/chat/users/a%2Fb/ping", "")
 	f.Add("GET", "/v1/namespaces//users/%2e%2e", "as_of=1&green=2&yellow=3")
@@ -128,7 +152,7 @@ func FuzzRequest(f *testing.F) {
 // can point such a name at this machine and use the server.
 func TestHostsWithoutAuth(t *testing.T) {
 	t.Parallel()
-	w := newTestServer(t, fileStore(t))
+	w := apitest.NewServer(t, kit.FileStore(t))
 	for _, host := range []string{
 		"localhost", "localhost:8080", "LOCALHOST:8080", "localhost.", "localhost.:8080", "localhost:", "app.localhost",
 		"a.b.localhost:1", "127.0.0.1", "127.0.0.1:8080", "10.1.2.3", "203.0.113.7:80", "[::1]", "[::1]:8080",
@@ -136,7 +160,7 @@ func TestHostsWithoutAuth(t *testing.T) {
 		"my_server-1", "nas.local", "nas.LOCAL.:80", "host.docker.internal", "presence.corp.internal:8080",
 		"lastseen.default.svc.cluster.local", "lastseen.default.svc.cluster.local.:80", "",
 	} {
-		require.Equal(t, http.StatusOK, w.statusFor(host), host)
+		require.Equal(t, http.StatusOK, statusFor(w, host), host)
 	}
 	for _, host := range []string{
 		"evil.example", "evil.example:8080", "EVIL.EXAMPLE", "evil.example.", "localhost.evil.example",
@@ -148,46 +172,46 @@ func TestHostsWithoutAuth(t *testing.T) {
 		"localhost,evil.example", "localhost;evil.example", "$", "%", "evil.example:", "*", "*.localhost",
 		strings.Repeat("a", 64), strings.Repeat("a.", 200) + "localhost",
 	} {
-		require.Equal(t, http.StatusForbidden, w.statusFor(host), host)
+		require.Equal(t, http.StatusForbidden, statusFor(w, host), host)
 	}
 	for _, odd := range []string{"é.localhost", "a b", "user@localhost", "localhost/", "localhost#", "a\tb", "a\x00b"} {
-		require.Contains(t, []int{http.StatusForbidden, http.StatusBadRequest}, w.statusFor(odd), odd)
+		require.Contains(t, []int{http.StatusForbidden, http.StatusBadRequest}, statusFor(w, odd), odd)
 	}
 }
 
 // TestRefusedHost checks that the error names the allowed hosts and the setting to allow more.
 func TestRefusedHost(t *testing.T) {
-	w := newTestServer(t, fileStore(t))
-	w.post(alicePing, "")
-	before := w.get("/chat/users?as_of=2026-11-20T22:00:00Z")
+	w := apitest.NewServer(t, kit.FileStore(t))
+	w.Post(kit.AlicePing, "")
+	before := w.Get("/chat/users?as_of=2026-11-20T22:00:00Z")
 	for _, request := range []string{
 		"DELETE /v1/namespaces/chat?confirm=chat", "DELETE /v1/namespaces/chat/users/alice", "HEAD /v1/namespaces",
 		"GET /v1/namespaces/chat/users", "POST /v1/namespaces/chat/lookup", "GET /v1/namespaces",
 		"POST /v1/namespaces/chat/users/alice/leave", "POST /v1/namespaces/chat/pings",
 	} {
-		r := w.exchanges(request + " HTTP/1.1\r\nHost: rebound.example:8080\r\nOrigin: http://rebound.example:8080\r\n" +
+		r := w.Exchanges(request + " HTTP/1.1\r\nHost: rebound.example:8080\r\nOrigin: http://rebound.example:8080\r\n" +
 			"Sec-Fetch-Site: same-origin\r\nX-Forwarded-Host: localhost\r\nForwarded: host=localhost\r\n")
-		r.is(t, http.StatusForbidden, request)
-		require.Empty(t, r.header.Get("WWW-Authenticate"), "no credentials would help")
+		r.Is(t, http.StatusForbidden, request)
+		require.Empty(t, r.Header.Get("WWW-Authenticate"), "no credentials would help")
 		if strings.HasPrefix(request, "HEAD") {
 			continue
 		}
-		refusal := r.json(t)
+		refusal := r.JSON(t)
 		require.Equal(t, "forbidden", refusal["code"], request)
 		for _, text := range []string{`"rebound.example:8080"`, "--allowed-hosts", "localhost"} {
 			require.Contains(t, refusal["detail"], text)
 		}
 	}
-	require.Equal(t, before, w.get("/chat/users?as_of=2026-11-20T22:00:00Z"), "nothing changed")
+	require.Equal(t, before, w.Get("/chat/users?as_of=2026-11-20T22:00:00Z"), "nothing changed")
 	for _, path := range []string{"/healthz", "/readyz", "/version", "/docs/", "/openapi.yaml"} {
-		w.exchanges("GET "+path+" HTTP/1.1\r\nHost: presence.example.com\r\n").
-			is(t, http.StatusOK, path, " holds nothing about users, and probes use any name")
+		w.Exchanges("GET "+path+" HTTP/1.1\r\nHost: presence.example.com\r\n").
+			Is(t, http.StatusOK, path, " holds nothing about users, and probes use any name")
 	}
 }
 
 // TestHostInRequestLine checks that a host in the request line overrides the header, and that HTTP/1.0 needs none.
 func TestHostInRequestLine(t *testing.T) {
-	w := newLimitedServer(t)
+	w := apitest.NewLimitedServer(t)
 	for want, requests := range map[int][]string{
 		http.StatusOK: {
 			"http://localhost/v1/namespaces/chat HTTP/1.1\r\nHost: localhost\r\n", "/v1/namespaces/chat HTTP/1.0\r\n",
@@ -205,49 +229,80 @@ func TestHostInRequestLine(t *testing.T) {
 		},
 	} {
 		for _, request := range requests {
-			w.exchanges("GET "+request).is(t, want, request)
+			w.Exchanges("GET "+request).Is(t, want, request)
 		}
 	}
 }
 
 // TestAllowedHosts checks configured hosts, and that a reload changes them.
 func TestAllowedHosts(t *testing.T) {
-	w := newTestServer(t, fileStore(t))
-	require.Equal(t, http.StatusForbidden, w.statusFor("presence.example.com"))
-	w.reload(func(c *Config) { c.AllowedHosts = []string{"presence.example.com", "*.corp.example", "*.lan"} })
+	w := apitest.NewServer(t, kit.FileStore(t))
+	require.Equal(t, http.StatusForbidden, statusFor(w, "presence.example.com"))
+	w.Reload(func(c *api.Config) { c.AllowedHosts = []string{"presence.example.com", "*.corp.example", "*.lan"} })
 	for want, hosts := range map[int]string{
 		200: "presence.example.com PRESENCE.example.com.:8080 a.corp.example:80 a.b.corp.example nas.lan localhost",
 		403: "example.com x.presence.example.com corp.example acorp.example .corp.example a..corp.example lan.evil.example",
 	} {
 		for host := range strings.FieldsSeq(hosts) {
-			require.Equal(t, want, w.statusFor(host), host)
+			require.Equal(t, want, statusFor(w, host), host)
 		}
 	}
-	require.Equal(t, http.StatusBadRequest, w.statusFor("a b.lan"))
-	w.reload(func(c *Config) { c.AllowedHosts = []string{"*"} })
+	require.Equal(t, http.StatusBadRequest, statusFor(w, "a b.lan"))
+	w.Reload(func(c *api.Config) { c.AllowedHosts = []string{"*"} })
 	for _, host := range []string{"evil.example", "evil%2eexample", "127.1", "a..b"} {
-		require.Equal(t, http.StatusOK, w.statusFor(host), host)
+		require.Equal(t, http.StatusOK, statusFor(w, host), host)
 	}
 }
 
 // TestHostsWithAuth checks that hosts are ignored if the server needs credentials, because web pages do not have
 // them. A reload that adds or removes the last key changes this.
 func TestHostsWithAuth(t *testing.T) {
-	w, headers := newGuardedServer(t)
-	get := func(namespace, header string) testResponse {
-		return w.exchanges("GET /v1/namespaces/" + namespace + " HTTP/1.1\r\nHost: presence.example.com\r\n" + header)
+	w, headers := apitest.NewGuardedServer(t)
+	get := func(namespace, header string) kit.Response {
+		return w.Exchanges("GET /v1/namespaces/" + namespace + " HTTP/1.1\r\nHost: presence.example.com\r\n" + header)
 	}
 	credentials := "Authorization: " + headers["read"] + "\r\n"
-	get("chat", credentials).is(t, http.StatusOK)
-	get("chat", "").is(t, http.StatusUnauthorized)
-	get("public-1", "").is(t, http.StatusOK, "anyone may read it")
-	w.reload(func(c *Config) { c.Auth = nil })
-	get("chat", credentials).is(t, http.StatusForbidden)
-	require.Equal(t, http.StatusOK, w.statusFor("localhost"))
+	get("chat", credentials).Is(t, http.StatusOK)
+	get("chat", "").Is(t, http.StatusUnauthorized)
+	get("public-1", "").Is(t, http.StatusOK, "anyone may read it")
+	w.Reload(func(c *api.Config) { c.Auth = nil })
+	get("chat", credentials).Is(t, http.StatusForbidden)
+	require.Equal(t, http.StatusOK, statusFor(w, "localhost"))
 }
 
 // statusFor returns the status of a request for a namespace's settings with a Host header.
-func (w *testServer) statusFor(host string) int {
-	w.t.Helper()
-	return w.exchanges("GET /v1/namespaces/chat HTTP/1.1\r\nHost: " + host + "\r\n").status
+func statusFor(w *apitest.Server, host string) int {
+	w.T.Helper()
+	return w.Exchanges("GET /v1/namespaces/chat HTTP/1.1\r\nHost: " + host + "\r\n").Status
+}
+
+// TestUnknownNamespaces checks that an unknown namespace is an error on every route except those that delete
+// users and namespaces, and that the list of namespaces is not affected.
+func TestUnknownNamespaces(t *testing.T) {
+	w := apitest.NewServer(t, kit.FileStore(t), apitest.KnowsChat)
+	policy, requests := kit.PermissionsByRoute(), 0
+	for _, r := range api.Routes() {
+		if !strings.Contains(r.Path, ":namespace") || strings.HasSuffix(r.Path, "/connect") { // see TestConnectKeyRemoved
+			continue
+		}
+		requests++
+		valid := policy[r.Method+" "+r.Path]
+		erases := r.Method == "DELETE" && !slices.Contains(valid.Allowed, "alice")
+		for _, namespace := range []string{"chat", "chta"} {
+			path := strings.NewReplacer(":namespace", namespace, ":user", "alice", ":id", "x").Replace(r.Path)
+			path = strings.TrimPrefix(path, "/v1/namespaces") + "?" + strings.Replace(valid.Query, "chat", namespace, 1)
+			switch {
+			case namespace == "chat" && strings.Contains(r.Path, ":id"):
+				w.Fails(problem.CallNotFound, r.Method, path, valid.Body)
+			case namespace == "chat" || erases:
+				require.Less(t, w.Send(r.Method, path, valid.Body).Status, 300, "%s %s", r.Method, path)
+			default:
+				refusal := w.Fails(problem.NotFound, r.Method, path, valid.Body)
+				require.Contains(t, refusal["detail"], `"chta" is not configured`, path)
+			}
+		}
+	}
+	require.Equal(t, len(policy)-1, requests, "all but the list of namespaces")
+	w.Send("GET", "", "").Is(t, http.StatusOK)
+	w.Fails(problem.InvalidNamespace, "GET", "/.hidden", "")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
@@ -58,7 +59,7 @@ func TestSaturatedStore(t *testing.T) {
 		pinging.Wait()
 		wait(20 * time.Second)
 		require.Equal(l, http.StatusOK, l.send("GET /chat/counts", "").Code)
-		require.Contains(l, l.log.take(), "no longer overloaded")
+		require.Contains(l, l.log.Take(), "no longer overloaded")
 	})
 }
 
@@ -118,13 +119,15 @@ type loadedStore struct {
 	load atomic.Uint64 // the bits of a float64
 }
 
-func (s *loadedStore) Load() float64             { return math.Float64frombits(s.load.Load()) }
-func (s *loadedStore) setLoad(to float64)        { s.load.Store(math.Float64bits(to)) }
+func (s *loadedStore) Load() float64 { return math.Float64frombits(s.load.Load()) }
+
+func (s *loadedStore) setLoad(to float64) { s.load.Store(math.Float64bits(to)) }
+
 func (*loadedStore) Ready(context.Context) error { return nil }
 
-func (*loadedStore) Now(context.Context) (lastseen.Instant, error) { return testNow, nil }
+func (*loadedStore) Now(context.Context) (lastseen.Instant, error) { return kit.Now, nil }
 
-func (*loadedStore) Newest(context.Context, string) (lastseen.Instant, error) { return testNow, nil }
+func (*loadedStore) Newest(context.Context, string) (lastseen.Instant, error) { return kit.Now, nil }
 
 func (*loadedStore) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
 	return make([]lastseen.State, len(batch)), nil
@@ -227,14 +230,14 @@ type loadTest struct {
 	*testing.T
 	api    http.Handler
 	shared *Shared
-	log    *lockedLog
+	log    *kit.Log
 }
 
 // underLoad runs a test of a handler on a store in a synctest bubble.
 func underLoad(t *testing.T, s store.Store, test func(*loadTest), changes ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		log := &lockedLog{}
+		log := &kit.Log{}
 		c := Config{
 			Store: s,
 			Settings: Settings{
@@ -255,7 +258,7 @@ func underLoad(t *testing.T, s store.Store, test func(*loadTest), changes ...fun
 // send sends a request, such as "GET /chat/counts", below /v1/namespaces.
 func (l *loadTest) send(request, body string) *httptest.ResponseRecorder {
 	method, path, _ := strings.Cut(request, " ")
-	return serve(l.api, method, "/v1/namespaces"+path, body)
+	return kit.Serve(l.api, method, "/v1/namespaces"+path, body)
 }
 
 var errBodyRead = errors.New("the body was read")

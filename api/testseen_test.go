@@ -3,11 +3,9 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
@@ -25,76 +24,53 @@ import (
 // clock advances only when every goroutine waits.
 type seenWorld struct {
 	t       *testing.T
-	store   *contactStore
+	store   *kit.ContactStore
 	servers []*server
 	logger  *slog.Logger
 }
 
-// contactStore is a store whose contacts cannot be read at times, and which counts these calls. Real stores do not fail
-// on demand.
-type contactStore struct {
-	store.Store
-	fails atomic.Bool
-	pairs atomic.Int64 // that were asked for
-	most  atomic.Int64 // pairs in one call
-}
-
-func (s *contactStore) err() error {
-	if s.fails.Load() {
-		return fmt.Errorf("%w: contacts cannot be read", store.ErrUnavailable)
+// usualSettings are those of most tests.
+func usualSettings() Settings {
+	return Settings{
+		Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+		PingInterval: 30 * time.Second,
 	}
-	return nil
-}
-
-func (s *contactStore) AreContacts(ctx context.Context, namespace string, pairs []store.ContactPair) ([]bool, error) {
-	s.pairs.Add(int64(len(pairs)))
-	s.most.Store(max(s.most.Load(), int64(len(pairs))))
-	if err := s.err(); err != nil {
-		return nil, err
-	}
-	return s.Store.AreContacts(ctx, namespace, pairs)
-}
-
-func (s *contactStore) ListContacts(ctx context.Context, namespace, owner, after string, limit int) ([]string, error) {
-	if err := s.err(); err != nil {
-		return nil, err
-	}
-	return s.Store.ListContacts(ctx, namespace, owner, after, limit)
 }
 
 // inSeenWorld runs a test in a bubble.
 func inSeenWorld(t *testing.T, test func(*testing.T, *seenWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &seenWorld{t: t, store: &contactStore{Store: fileStore(t)}, logger: slog.New(slog.DiscardHandler)}
+		w := &seenWorld{t: t, store: &kit.ContactStore{Store: kit.FileStore(t)}, logger: slog.New(slog.DiscardHandler)}
 		for range 2 {
 			w.serve()
 		}
 		sweep := jobs.NewSweep(w.store, func() []string { return []string{"chat"} }, w.feedSettings, w.logger)
-		background(t, sweep.Run)
+		kit.Background(t, sweep.Run)
 		synctest.Wait()
 		test(t, w)
 	})
 }
 
 func (w *seenWorld) feedSettings(string) feed.Settings {
-	return feed.Settings{Thresholds: testSettings().Thresholds, Mode: feed.On}
+	return feed.Settings{Thresholds: usualSettings().Thresholds, Mode: feed.On}
 }
 
 // serve adds a server.
 func (w *seenWorld) serve() {
 	steady := func() float64 { return 0.5 }
 	hub := feed.New(feed.Options{Store: w.store, Settings: w.feedSettings, Logger: w.logger, Random: steady})
-	config := Config{Store: w.store, Logger: w.logger, Random: steady, Feeds: hub, Settings: testSettings()}
+	config := Config{Store: w.store, Logger: w.logger, Random: steady, Feeds: hub, Settings: usualSettings()}
 	config.Settings.Visibility = VisibleToContacts
 	config.Shared = NewShared(config)
 	New(config)
 	w.servers = append(w.servers, config.Shared.newest.Load())
-	background(w.t, hub.Run, config.Shared.Listen)
+	kit.Background(w.t, hub.Run, config.Shared.Listen)
 }
 
 // ping records that users are here now; leave that they went away.
-func (w *seenWorld) ping(users ...string)  { w.record(w.store.Ping, users) }
+func (w *seenWorld) ping(users ...string) { w.record(w.store.Ping, users) }
+
 func (w *seenWorld) leave(users ...string) { w.record(w.store.Leave, users) }
 
 func (w *seenWorld) record(
@@ -115,7 +91,7 @@ func (w *seenWorld) know(owner string, contacts ...string) {
 	synctest.Wait()
 }
 
-// knowQuietly is know without a signal.
+// knowQuietly is SetContacts without a signal.
 func (w *seenWorld) knowQuietly(owner string, contacts ...string) {
 	w.t.Helper()
 	require.NoError(w.t, w.store.SetContacts(w.t.Context(), "chat", owner, contacts))

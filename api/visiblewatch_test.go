@@ -216,10 +216,10 @@ func TestVisibleChange(t *testing.T) {
 		early := w.watch(1, feed.Query{Users: []string{"ann", "bea"}})
 		require.Equal(t, "snapshot: sam never, ann green",
 			change(early, feed.Change{Add: []string{"sam"}, Remove: []string{"bea"}}), "of a watcher without a batch")
-		w.store.fails.Store(true)
+		w.store.Fails.Store(true)
 		_, err := early.Change(t.Context(), feed.Change{Add: []string{"bea"}})
 		require.ErrorIs(t, err, store.ErrUnavailable)
-		w.store.fails.Store(false)
+		w.store.Fails.Store(false)
 		w.know("bea", "vic")
 		require.Empty(t, w.settle(early), "bea is not watched")
 		everyone := w.follow()

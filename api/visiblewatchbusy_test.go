@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,53 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
+
+// TestVisibleWakeUpsAreNotLost: watchers that wait while contacts change again and again end with the last change, long
+// before all contacts are read again.
+func TestVisibleWakeUpsAreNotLost(t *testing.T) {
+	seen(t, func(t *testing.T, w *seenWorld) {
+		users := []string{"ann", "bea", "cat"}
+		w.ping(users...)
+		w.know("vic", users...)
+		knows := make([]map[string]string, 4)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for k := range knows {
+			knows[k] = map[string]string{}
+			watcher := w.watch(k%2, feed.Query{Users: users})
+			running.Go(func() {
+				for ctx.Err() == nil {
+					b, _ := watcher.Next(ctx, 10)
+					for _, u := range b.Users {
+						knows[k][u.User] = shownAs(u.Published)
+					}
+				}
+			})
+		}
+		var changing sync.WaitGroup
+		for k, user := range users {
+			changing.Go(func() {
+				for n := range 100 + k {
+					contacts := [][]string{nil, {"vic"}}[n%2]
+					if w.store.SetContacts(ctx, "chat", user, contacts) == nil {
+						w.servers[n%2].signalContacts(ctx, "chat", user)
+					}
+					if n%10 == 0 {
+						time.Sleep(time.Millisecond)
+					}
+				}
+			})
+		}
+		changing.Wait()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		cancel()
+		running.Wait()
+		for k := range knows {
+			require.Equal(t, "map[ann:green bea:never cat:green]", fmt.Sprint(knows[k]))
+		}
+	})
+}
 
 // hookStore calls a function after contacts were read, once. What really happens at that moment cannot be provoked.
 type hookStore struct {
@@ -80,7 +128,7 @@ func TestVisibleChangeFails(t *testing.T) {
 				again = func() {
 					w.know("bea", "vic", "y")
 					h.hook = again
-					w.store.fails.Store(what != "they change")
+					w.store.Fails.Store(what != "they change")
 				}
 				h.hook = again
 				_, err := watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}, Remove: []string{"cat"}})
@@ -90,7 +138,7 @@ func TestVisibleChangeFails(t *testing.T) {
 					require.ErrorIs(t, err, store.ErrUnavailable)
 				}
 				h.hook = nil
-				w.store.fails.Store(false)
+				w.store.Fails.Store(false)
 				if what == "no room" {
 					_, err = watcher.Next(t.Context(), 10)
 					require.ErrorIs(t, err, store.ErrUnavailable)
@@ -149,14 +197,14 @@ func TestVisibleReadings(t *testing.T) {
 			close(texts)
 		}()
 		synctest.Wait()
-		asked := w.store.pairs.Load()
+		asked := w.store.Pairs.Load()
 		w.know("ann", "vic", "y")
-		require.Equal(t, asked+1, w.store.pairs.Load(), "at once")
+		require.Equal(t, asked+1, w.store.Pairs.Load(), "at once")
 		for k := range 100 {
 			w.know("ann", "vic", fmt.Sprint(k))
 			time.Sleep(50 * time.Millisecond)
 		}
-		require.LessOrEqual(t, w.store.pairs.Load()-asked, int64(5*time.Second/contactsEvery)+2)
+		require.LessOrEqual(t, w.store.Pairs.Load()-asked, int64(5*time.Second/contactsEvery)+2)
 		began := time.Now()
 		w.know("ann")
 		w.leave("ann")
@@ -177,16 +225,16 @@ func TestVisibleRests(t *testing.T) {
 		watcher := w.watch(0, feed.Query{Users: []string{"ann"}}).(*visibleWatcher)
 		w.poll(watcher)
 		time.Sleep(time.Until(watcher.readAllAt) - contactsRetry/2)
-		w.store.fails.Store(true)
+		w.store.Fails.Store(true)
 		w.know("ann", "vic", "y")
 		require.Empty(t, w.next(watcher, time.Millisecond))
-		w.store.fails.Store(false)
+		w.store.Fails.Store(false)
 		require.Empty(t, told(w.poll(watcher)))
 		require.False(t, watcher.waitUntil().Before(watcher.readSoonest()))
 		require.Zero(t, watcher.retryAt)
-		before := w.store.pairs.Load()
+		before := w.store.Pairs.Load()
 		require.Empty(t, w.next(watcher, contactsRetry))
-		require.Greater(t, w.store.pairs.Load(), before, "all are read when they are due")
+		require.Greater(t, w.store.Pairs.Load(), before, "all are read when they are due")
 
 		watcher.readAllAt = time.Now() // due while a signal has to wait
 		watcher.readAfter = time.Now().Add(contactsEvery)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,13 +15,113 @@ import (
 	"github.com/lastseen/lastseen/store/feed"
 )
 
+// watchContacts begins to follow the contacts of a user, until the test ends.
+func (w *seenWorld) watchContacts(owner string, caller *auth.Caller, after ...store.Place) changesWatcher {
+	w.t.Helper()
+	watcher, err := w.servers[0].openContacts(w.t.Context(), "chat", owner, caller, after, free)
+	require.NoError(w.t, err)
+	w.t.Cleanup(watcher.Close)
+	return watcher
+}
+
+// TestWatchContacts: a service follows the contacts of a user, and who is added and removed, whoever sees whom.
+func TestWatchContacts(t *testing.T) {
+	t.Parallel()
+	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+		key := &auth.Caller{Kind: auth.ByKey, Name: "key"}
+		w.know("ann", "bob", "cat")
+		w.know("bob", "dan")
+		w.ping("bob", "dan", "ann")
+		watcher := w.watchContacts("ann", key)
+		require.Equal(t, "snapshot: bob green, cat never", told(w.poll(watcher)))
+		require.Equal(t, 2, watcher.Len())
+		w.leave("dan", "ann")
+		w.know("bob", "ann")
+		w.know("dan", "ann")
+		require.Empty(t, w.settle(watcher), "they are no contacts of ann")
+		w.ping("cat")
+		require.Equal(t, []string{"cat green"}, w.settle(watcher))
+		w.know("ann", "bob", "cat", "dan", "eve")
+		require.Equal(t, []string{"dan grey left, eve never"}, w.settle(watcher))
+		w.know("ann", "cat", "dan", "eve")
+		require.Equal(t, []string{"bob never"}, w.settle(watcher))
+		w.ping("bob")
+		require.Empty(t, w.settle(watcher))
+		w.knowQuietly("ann", "bob", "eve")
+		require.Equal(t, "cat never, dan never, bob green", w.next(watcher, contactsReread+time.Second))
+		w.forget("ann")
+		require.Equal(t, []string{"bob never"}, w.settle(watcher))
+		require.Equal(t, 0, watcher.Len())
+		w.know("ann", "eve")
+		require.Equal(t, []string{"eve never"}, w.settle(watcher))
+	})
+}
+
+// TestWatchContactsContinues: a cursor leads to what differs, in contacts, too.
+func TestWatchContactsContinues(t *testing.T) {
+	t.Parallel()
+	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+		w.know("ann", "bob", "cat")
+		w.ping("bob")
+		watcher := w.watchContacts("ann", nil)
+		place := w.poll(watcher).Places[0]
+		require.Empty(t, told(w.poll(w.watchContacts("ann", nil, place))))
+		w.know("ann", "bob", "cat", "eve")
+		require.Equal(t, []string{"eve never"}, w.settle(watcher))
+		tick, ok := w.ticks(watcher)
+		require.True(t, ok)
+		require.Empty(t, told(w.poll(w.watchContacts("ann", nil, tick.Places[0]))))
+		require.Equal(t, "reset: bob green, cat never, eve never", told(w.poll(w.watchContacts("ann", nil, place))))
+		w.know("ann", "bob", "cat")
+		require.Empty(t, w.settle(watcher), "eve looks as if they were removed")
+		tick, ok = w.ticks(watcher)
+		require.True(t, ok)
+		require.Equal(t, place, tick.Places[0])
+
+		w.know("ann", "bob", "cat", "eve", "fay")
+		time.Sleep(time.Second)
+		b, err := watcher.Next(t.Context(), 1)
+		require.NoError(t, err)
+		require.Equal(t, "eve never, fay never", told(b), "all at once")
+		require.False(t, b.More)
+		require.Empty(t, told(w.poll(w.watchContacts("ann", nil, b.Places[0]))))
+
+		w.leave("bob")
+		require.Equal(t, "bob grey left", w.next(watcher, time.Second))
+		w.know("ann", "bob", "cat", "fay") // before the next batch can come
+		synctest.Wait()
+		tick, ok = w.ticks(watcher)
+		require.True(t, ok)
+		require.Empty(t, told(w.poll(w.watchContacts("ann", nil, tick.Places[0]))), "eve is not in the place")
+	})
+}
+
+// TestWatchContactsVisible: where users are visible to contacts, users see only contacts who have them.
+func TestWatchContactsVisible(t *testing.T) {
+	t.Parallel()
+	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+		w.know("vic", "ann", "sam")
+		w.know("ann", "vic")
+		w.ping("ann", "sam", "bea")
+		watcher := w.watchContacts("vic", vic())
+		require.Equal(t, "snapshot: ann green, sam never", told(w.poll(watcher)))
+		w.know("sam", "vic")
+		w.know("bea", "vic")
+		require.Equal(t, []string{"sam green"}, w.settle(watcher))
+		w.know("vic", "ann", "bea")
+		require.Equal(t, []string{"sam never, bea green"}, w.settle(watcher))
+		w.know("ann")
+		require.Equal(t, []string{"ann never"}, w.settle(watcher))
+	})
+}
+
 // TestVisibleFailures: while contacts cannot be read, nothing is told and a poll fails.
 func TestVisibleFailures(t *testing.T) {
 	seen(t, func(t *testing.T, w *seenWorld) {
 		w.know("ann", "vic")
 		w.ping("ann")
 		watcher := w.watch(0, feed.Query{Users: []string{"ann"}})
-		w.store.fails.Store(true)
+		w.store.Fails.Store(true)
 		_, err := watcher.Poll(t.Context(), 10)
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		_, err = watcher.Next(t.Context(), 10)
@@ -29,10 +130,10 @@ func TestVisibleFailures(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		_, err = w.servers[0].openWatcher(t.Context(), "chat", vic(), feed.Query{Everyone: true}, free)
 		require.ErrorIs(t, err, store.ErrUnavailable)
-		w.store.fails.Store(false)
+		w.store.Fails.Store(false)
 		require.Equal(t, "snapshot: ann green", told(w.poll(watcher)))
 
-		w.store.fails.Store(true)
+		w.store.Fails.Store(true)
 		w.know("ann")
 		require.Empty(t, w.next(watcher, 2*time.Second))
 		_, ok := watcher.Tick()
@@ -45,7 +146,7 @@ func TestVisibleFailures(t *testing.T) {
 		require.False(t, ok)
 		_, err = watcher.Poll(t.Context(), 10)
 		require.ErrorIs(t, err, store.ErrUnavailable)
-		w.store.fails.Store(false)
+		w.store.Fails.Store(false)
 		began := time.Now()
 		require.Equal(t, "ann never", w.next(watcher, time.Minute))
 		require.Less(t, time.Since(began), 2*contactsRetry)
@@ -73,12 +174,12 @@ func TestVisibleLostSignals(t *testing.T) {
 		w.knowQuietly("ann", "vic")
 		w.servers[1].signalContacts(t.Context(), "chat", "")
 		require.Equal(t, "ann green", w.next(watcher, time.Second))
-		asked := w.store.pairs.Load()
+		asked := w.store.Pairs.Load()
 		w.servers[1].signalContacts(t.Context(), "other", "")
 		w.servers[1].signalContacts(t.Context(), "other", "ann")
 		w.know("bea", "vic")
 		require.Empty(t, w.next(watcher, time.Second))
-		require.Equal(t, asked, w.store.pairs.Load(), "it depends on neither another namespace nor another user")
+		require.Equal(t, asked, w.store.Pairs.Load(), "it depends on neither another namespace nor another user")
 	})
 }
 
@@ -119,7 +220,7 @@ func TestVisibleBounds(t *testing.T) {
 		}
 		w.knowQuietly("vic", users...)
 		named := w.follow(users...)
-		require.EqualValues(t, contactsPage, w.store.most.Load())
+		require.EqualValues(t, contactsPage, w.store.Most.Load())
 		s, caller, charged := w.servers[0], vic(), 0
 		charge := func() error { charged++; return nil }
 		everyone, err := s.openWatcher(t.Context(), "chat", caller, feed.Query{Everyone: true}, charge)

@@ -76,8 +76,8 @@ func (m *seenModel) open(c *seenClient) {
 	if c.watcher != nil {
 		c.watcher.Close()
 	}
-	fails := m.store.fails.Swap(false)
-	defer m.store.fails.Store(fails)
+	fails := m.store.Fails.Swap(false)
+	defer m.store.Fails.Store(fails)
 	q := feed.Query{Users: c.users, Everyone: c.everyone, After: c.places}
 	var err error
 	c.watcher, err = m.servers[c.server].openWatcher(m.t.Context(), "chat", vic(), q, free)
@@ -111,7 +111,7 @@ func (m *seenModel) take(c *seenClient, b feed.Batch) {
 // does. One who has not is never told of a user who was visible only between two of its batches, and whom it listed
 // then: what it lists is not known to its watcher.
 func (m *seenModel) list(c *seenClient) {
-	if c.lists && !m.store.fails.Load() {
+	if c.lists && !m.store.Fails.Load() {
 		m.take(c, m.poll(c.watcher))
 		m.listNow(c)
 	}
@@ -181,7 +181,7 @@ func (m *seenModel) play(s seenStep, busy bool) {
 	case "forget":
 		m.forget(user)
 	case "poll":
-		if !m.store.fails.Load() { // then it fails if contacts are due
+		if !m.store.Fails.Load() { // then it fails if contacts are due
 			b, err := c.watcher.Poll(m.t.Context(), s.n)
 			require.NoError(m.t, err)
 			m.take(c, b)
@@ -192,13 +192,13 @@ func (m *seenModel) play(s seenStep, busy bool) {
 		c.server = s.n % 2
 		m.open(c)
 	case "change":
-		if !c.everyone && !m.store.fails.Load() { // whether it fails depends on whether contacts are due
+		if !c.everyone && !m.store.Fails.Load() { // whether it fails depends on whether contacts are due
 			m.change(c, user, other)
 		}
 	case "sleep":
 		end = end.Add(time.Duration(s.user*s.user) * time.Second)
 	case "fail":
-		m.store.fails.Store(s.n == 1)
+		m.store.Fails.Store(s.n == 1)
 	case "list":
 		m.list(c)
 	case "busy":
@@ -220,7 +220,7 @@ const (
 
 // moment has a client begin, and list the users while one of them is not visible.
 func (m *seenModel) moment(c *seenClient, user string) {
-	if user == "vic" || !c.everyone || m.store.fails.Load() {
+	if user == "vic" || !c.everyone || m.store.Fails.Load() {
 		return
 	}
 	c.places = nil
@@ -261,7 +261,7 @@ func (m *seenModel) change(c *seenClient, add, remove string) {
 
 // finish checks that each client ends with what there is to see.
 func (m *seenModel) finish() {
-	m.store.fails.Store(false)
+	m.store.Fails.Store(false)
 	time.Sleep(clientsAct)
 	for k, c := range m.clients {
 		know, want := m.compare(c)

@@ -5,8 +5,8 @@
 //	go run -C tools/size . -root ../..
 //
 // A line counts as comment if nothing but a comment is on it, and as code if anything else is; blank lines count for
-// a file's length only. The length of a function includes its signature and closing brace. Code under storetest and
-// testenv is test code. Folders named testdata, and those that begin with a dot, are left out.
+// a file's length only. The length of a function includes its signature and closing brace. Code under storetest,
+// apitest and testenv is test code. Folders named testdata, and those that begin with a dot, are left out.
 package main
 
 import (
@@ -95,7 +95,7 @@ func measure(root string) (production, tests total, err error) {
 		into := &production
 		dir := filepath.ToSlash(filepath.Dir(path)) + "/"
 		if strings.HasSuffix(path, "_test.go") || strings.Contains(dir, "/storetest/") ||
-			strings.Contains(dir, "/internal/test") || strings.Contains(dir, "/e2e/") {
+			strings.Contains(dir, "/apitest/") || strings.Contains(dir, "/internal/test") || strings.Contains(dir, "/e2e/") {
 			into = &tests
 		}
 		return into.add(path)

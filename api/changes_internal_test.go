@@ -1,0 +1,173 @@
+package api
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/store"
+)
+
+func TestRounds(t *testing.T) {
+	var r rounds
+	r.next() // before the first use
+	first := r.current()
+	require.NoError(t, first.Err())
+	require.Same(t, first, r.current())
+	r.next()
+	require.Error(t, first.Err())
+	require.NoError(t, r.current().Err())
+}
+
+// TestWatchCounts checks that a user with a token follows at most 5,000 users over all requests, and that nothing is
+// kept of users who follow none.
+func TestWatchCounts(t *testing.T) {
+	var w watchCounts
+	alice := &auth.Caller{Kind: auth.ByToken, Issuer: "issuer", Name: "alice"}
+	first, err := w.take(alice, 3000)
+	require.NoError(t, err)
+	second, err := w.take(alice, store.MaxWatched-3000)
+	require.NoError(t, err)
+	_, err = w.take(alice, 1)
+	requireCode(t, problem.RateLimited, err)
+	for _, other := range []*auth.Caller{
+		{Kind: auth.ByToken, Issuer: "another", Name: "alice"}, {Kind: auth.ByToken, Issuer: "issuer", Name: "bob"},
+	} {
+		giveBack, err := w.take(other, store.MaxWatched)
+		require.NoError(t, err)
+		giveBack()
+	}
+	for _, unlimited := range []*auth.Caller{nil, {Kind: auth.Anonymous}, {Kind: auth.ByKey, Name: "service"}} {
+		for range 3 {
+			_, err := w.take(unlimited, store.MaxWatched)
+			require.NoError(t, err)
+		}
+	}
+	require.Len(t, w.counts, 1)
+	first()
+	third, err := w.take(alice, 3000)
+	require.NoError(t, err)
+	second()
+	third()
+	require.Empty(t, w.counts)
+}
+
+func TestAcceptsEvents(t *testing.T) {
+	for want, headers := range map[bool][]string{
+		true: {
+			"text/event-stream", "Text/Event-Stream", "text/event-stream;q=0.1", "text/event-stream;charset=utf-8",
+			"text/event-stream, */*", "text/event-stream;q=0.5, */*", // a wildcard is no preference for JSON
+			"application/json, text/event-stream", "application/json;q=0.9, text/event-stream",
+			"text/event-stream;q=0, text/event-stream;q=0.5",
+		},
+		false: {
+			"", "*/*", "text/*", "application/json", "text/event-stream; charset=utf-8; q=0",
+			"application/json, text/event-stream;q=0.9", "text/event-stream;q=0", "text/event-stream;q=2", // malformed
+			"text/event-stream2, text/html", "application/json, text/plain, */*",
+		},
+	} {
+		for _, accept := range headers {
+			require.Equal(t, want, acceptsEvents([]string{accept}), accept)
+		}
+	}
+	require.False(t, acceptsEvents(nil))
+	require.True(t, acceptsEvents([]string{"text/html", "text/event-stream"}), "in two headers")
+}
+
+// TestChangesCursors checks that cursors hold any places, and are bound to the namespace and to changes.
+func TestChangesCursors(t *testing.T) {
+	testenv.SkipWithRace(t, "nothing runs at the same time")
+	for _, places := range [][]store.Place{
+		{"1-0:a"}, {""}, {"a", "", "b\x00\n\"c"}, slices.Repeat([]store.Place{"1795212030000-0:5bcf34c91ed02aa6-12"}, 64),
+	} {
+		cursor := changesCursor("chat", places)
+		require.NotContains(t, cursor, "\n")
+		got, err := openChangesCursor("chat", cursor)
+		require.NoError(t, err)
+		require.Equal(t, places, got)
+		for _, forged := range kit.Forgeries(cursor) {
+			_, err := openChangesCursor("chat", forged)
+			requireCode(t, problem.InvalidCursor, err)
+		}
+		_, err = openChangesCursor("chat2", cursor)
+		requireCode(t, problem.InvalidCursor, err)
+		_, _, err = parseListCursor("chat", cursor)
+		require.Error(t, err, "it is not a cursor of a list")
+	}
+}
+
+// TestForeignChangesCursors checks that well-sealed content of another form is refused before it takes memory.
+func TestForeignChangesCursors(t *testing.T) {
+	for _, content := range []string{
+		"", "\x00", "\x01", "\x01\x05abc", "\x01\x01ab", "\x02\x01a", "\x41" + strings.Repeat("\x00", 65),
+		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", strings.Repeat("x", maxChangesCursor),
+	} {
+		_, err := openChangesCursor("chat", sealCursor(changesList("chat"), []byte(content)))
+		requireCode(t, problem.InvalidCursor, err)
+	}
+	_, err := openChangesCursor("chat", sealCursor("chat", []byte("\x01\x00")))
+	requireCode(t, problem.InvalidCursor, err)
+	_, err = openChangesCursor("chat", sealCursor(changesList("chat"), []byte("\x01\x00")))
+	require.NoError(t, err)
+}
+
+func requireCode(t *testing.T, want problem.Code, err error) {
+	t.Helper()
+	require.Error(t, err)
+	require.Equal(t, want, classify(err).Code)
+}
+
+// FuzzChangesCursor checks that no content makes the server fail, and that what is accepted has one form.
+func FuzzChangesCursor(f *testing.F) {
+	f.Add([]byte("\x01\x051-0:a"))
+	f.Add([]byte("\x02\x00\x01b"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		cursor := sealCursor(changesList("chat"), content)
+		places, err := openChangesCursor("chat", cursor)
+		if err != nil {
+			return
+		}
+		again, err := openChangesCursor("chat", changesCursor("chat", places))
+		require.NoError(t, err)
+		require.Equal(t, places, again)
+		_, err = openChangesCursor("chat", base64.RawURLEncoding.EncodeToString(content))
+		require.Error(t, err, "it is not sealed")
+	})
+}
+
+// FuzzCursor checks that an accepted cursor has valid parameters, and that they encode to the same cursor.
+func FuzzCursor(f *testing.F) {
+	p, err := readListParams(query{
+		"from": {"0.005"}, "to": {"1795175999"}, "offset": {"3"}, "order": {"oldest"}, "status": {"grey", "green"},
+	}, view{kit.Now, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, kit.Now})
+	require.NoError(f, err)
+	f.Add([]byte(p.cursor("chat", store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})), false)
+	content, err := openCursor("chat", p.cursor("chat", store.Record{User: "a", State: lastseen.State{At: 7}}))
+	require.NoError(f, err)
+	f.Add(content, true)
+	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		cursor := string(data)
+		if seal { // a forger can compute the checksum
+			cursor = sealCursor("chat", data)
+		}
+		p, last, err := openListCursor("chat", cursor, query{"limit": {"7"}, "cursor": {cursor}})
+		if err != nil {
+			require.Equal(t, problem.InvalidCursor, requireProblem(t, err).Code)
+			return
+		}
+		requireValid(t, p)
+		require.NoError(t, lastseen.CheckUser(last.User))
+		require.True(t, p.from <= last.At && last.At <= p.to)
+		require.Equal(t, cursor, p.cursor("chat", *last))
+	})
+}

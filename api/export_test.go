@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/telemetry"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
+)
+
+// What package api_test reads of package api, and what it has happen that does not happen on demand.
+
+var CheckSessions = checkSessions
+
+// timers is time.AfterFunc, or what replaces it.
+type timers = func(time.Duration, func()) *time.Timer
+
+func Routes() []telemetry.Route                { return measured((&server{}).routes()) }
+func (s *Shared) CallPolls() int               { return lenOf(&s.callWaits.mu, &s.callWaits.waits) }
+func (s *Shared) CallsInProgress() int64       { return s.overload.calls.Load() }
+func (s *Shared) ClearRedials()                { s.redials.last.Purge() }
+func (s *Shared) Receive(signal store.Signal)  { s.receive(signal) }
+func (s *Shared) SelfRereads() int             { return lenOf(&s.selves.mu, &s.selves.jobs) }
+func (s *Shared) Sessions() []*session         { return s.sockets.all() }
+func (s *Shared) SetCallTimers(t timers)       { s.calls.after = t }
+func (s *Shared) SetSelfTimers(t timers)       { s.selves.after = t }
+func (s *Shared) SocketCallers() int           { return lenOf(&s.sockets.mu, &s.sockets.callers) }
+func (s *Shared) WatchingCallers() int         { return lenOf(&s.watched.mu, &s.watched.counts) }
+func (s *Shared) BodyMemoryUsed() int64        { return valueOf(&s.bodies.mu, &s.bodies.used) }
+func (s *Shared) SlotsTaken() int              { return valueOf(&s.arrivals.mu, &s.arrivals.taken) }
+func (s *Shared) WaitingForSlot() int          { return kit.Locked(&s.arrivals.mu, s.arrivals.queue.Len) }
+func (n *session) Arriving() bool              { return valueOf(&n.mu, &n.arriving) }
+func (n *session) Caller() *auth.Caller        { return n.currentCaller() }
+func (n *session) CallsMissed() bool           { return valueOf(&n.mu, &n.callsMissed) }
+func (n *session) End(why connections.Reason)  { n.ended(why) }
+func (n *session) SelfMissed() bool            { return valueOf(&n.mu, &n.selfMissed) }
+func (n *session) Send(frame []byte)           { n.send(frame) }
+func (n *session) Sent() bool                  { return valueOf(&n.mu, &n.outbox) == nil }
+func (n *session) Wake()                       { n.wake() }
+func (n *session) Welcomed() bool              { return valueOf(&n.mu, &n.welcomed) }
+func valueOf[T any](mu sync.Locker, from *T) T { return kit.Locked(mu, func() T { return *from }) }
+func lenOf[K comparable, V any](mu sync.Locker, m *map[K]V) int {
+	return kit.Locked(mu, func() int { return len(*m) })
+}
+
+// LastCall returns the ID of the call that a session was sent last.
+func (n *session) LastCall() (id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known != nil {
+		id = n.known.calls[len(n.known.calls)-1].ID
+	}
+	return id
+}
+
+func (s *Shared) Watch(caller *auth.Caller, n int) (end func(), err error) {
+	return s.watched.take(caller, n)
+}
+
+func (s *Shared) WatchesOf(caller limit.Key) int {
+	return kit.Locked(&s.watched.mu, func() int { return s.watched.counts[caller] })
+}
+
+// ReadCallsWith replaces what reads calls again by a function that also gets the number of such reads in progress.
+func (s *Shared) ReadCallsWith(read func(user string, reads func() int)) {
+	s.calls.read = func(_ context.Context, p lastseen.UserKey, _ []*session, _ news) error {
+		read(p.User, func() int { return lenOf(&s.calls.mu, &s.calls.jobs) })
+		return nil
+	}
+}
+
+func (s *Shared) CountFollowers(namespace string) int {
+	s.counting.mu.Lock()
+	defer s.counting.mu.Unlock()
+	if space := s.counting.spaces[namespace]; space != nil {
+		return len(space.followers)
+	}
+	return 0
+}
+
+// FillBodyMemory has a caller take what is left of the memory for bodies.
+func (s *Shared) FillBodyMemory() (release func(), err error) {
+	hold := bodyHold{memory: s.bodies, key: limit.ByAPIKey("another")}
+	return hold.release, hold.grow(int(s.bodies.limit - s.BodyMemoryUsed()))
+}
+
+// OneArrival has one client at a time begin a session. A test can be that client.
+func (s *Shared) OneArrival() (enter func(context.Context) error, leave func()) {
+	s.arrivals.slots, s.arrivals.hellos = 1, make(chan struct{}, 1)
+	return s.arrivals.enter, s.arrivals.leave
+}
+
+// Jam has no more clients begin, as if those before them did not end.
+func (s *Shared) Jam() {
+	a := s.arrivals
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.slots, a.taken, a.since = 1, 1, a.now().Add(-time.Hour)
+	a.queue.PushBack(make(chan struct{}))
+}
+
+// CredentialsOf returns the credentials that are checked, in their order.
+func CredentialsOf(sessions []*session) (credentials [][]string) {
+	for _, group := range groupByCredentials(sessions) {
+		credentials = append(credentials, group.credentials)
+	}
+	return credentials
+}
+
+// Connections returns how many connections of a listener wait to be served, are open, and are idle.
+func Connections(listener net.Listener) (n struct{ Accepted, Open, Idle int }) {
+	l := listener.(*limitedListener)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n.Accepted, n.Open, n.Idle = len(l.accepted), l.open, l.idle.Len()
+	return n
+}

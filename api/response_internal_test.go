@@ -1,0 +1,253 @@
+package api
+
+import (
+	"math"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/store"
+)
+
+// TestCallJSONOfOthers checks what a call shows of which the store has no valid JSON, and no device.
+func TestCallJSONOfOthers(t *testing.T) {
+	text := string(appendCall(nil, lastseen.Call{
+		ID: "c1", From: "alice", To: `"bob"`, State: lastseen.Ended, By: "bob", App: "not JSON", Over: kit.Now,
+	}))
+	require.Contains(t, text, `"to":"\"bob\""`)
+	require.Contains(t, text, `"by":{"user":"bob","device":null}`)
+	require.Contains(t, text, `"app":null`)
+	require.Contains(t, text, `"ended_at":"2026-11-20T12:00:00.000Z"`)
+}
+
+// TestDotWords checks the times in titles at the ends of each unit.
+func TestDotWords(t *testing.T) {
+	t.Parallel()
+	const minute, day = 60_000, 24 * 60 * 60_000
+	for age, want := range map[lastseen.Instant]string{
+		-5000: "just now", 0: "just now", minute - 1: "just now", minute: "1 minute ago",
+		2*minute - 1: "1 minute ago", 2 * minute: "2 minutes ago", 60*minute - 1: "59 minutes ago",
+		60 * minute: "1 hour ago", day - 1: "23 hours ago", day: "1 day ago", 30*day - 1: "29 days ago",
+		30 * day: "1 month ago", 365*day - 1: "12 months ago", 365 * day: "1 year ago",
+		9000 * 365 * day: "9000 years ago",
+	} {
+		require.Equal(t, want, ago(age))
+	}
+}
+
+// TestDotColors measures the contrast of each dot on white and on a dark page: WCAG asks for 3:1. It also checks that
+// the elements in lastseen.js draw the same shapes in the same colours.
+func TestDotColors(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("web/lastseen/elements.js")
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, dot := range []lastseen.Dot{lastseen.GreenDot, lastseen.YellowDot, lastseen.RedDot, lastseen.GreyDot} {
+		path, paint := dotShape(dot)
+		for _, page := range []string{"#ffffff", "#111111"} {
+			require.GreaterOrEqual(t, contrast(t, paint, page), 3.0, "%s on %s", dot, page)
+		}
+		require.False(t, seen[path] || seen[paint], "%s looks like another dot", dot)
+		seen[path], seen[paint] = true, true
+		require.Contains(t, string(script), path[len(disc):], dot)
+		require.Contains(t, string(script), paint, dot)
+	}
+	require.Contains(t, string(script), disc)
+}
+
+// contrast returns the contrast of two colours, #rrggbb, by WCAG 2.
+func contrast(t *testing.T, one, other string) float64 {
+	t.Helper()
+	luminance := func(paint string) (sum float64) {
+		for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+			n, err := strconv.ParseUint(paint[1+2*i:3+2*i], 16, 8)
+			require.NoError(t, err)
+			c := float64(n) / 255
+			if c <= 0.04045 {
+				sum += weight * c / 12.92
+			} else {
+				sum += weight * math.Pow((c+0.055)/1.055, 2.4)
+			}
+		}
+		return sum
+	}
+	a, b := luminance(one), luminance(other)
+	return (max(a, b) + 0.05) / (min(a, b) + 0.05)
+}
+
+// requireProblem checks that an error is one that callers may see: a client error with text of bounded length.
+func requireProblem(t *testing.T, err error) *problem.Error {
+	t.Helper()
+	var refusal *problem.Error
+	require.ErrorAs(t, err, &refusal)
+	require.Less(t, refusal.Code.Type().Status, http.StatusInternalServerError, refusal.Error())
+	require.True(t, utf8.ValidString(refusal.Detail), refusal.Detail)
+	require.Less(t, len(refusal.Detail), 1<<10, refusal.Detail)
+	return refusal
+}
+
+// FuzzHeaders checks that no entry of a list hides the entries after it.
+func FuzzHeaders(f *testing.F) {
+	for _, seed := range []string{
+		"return=minimal", `W/"abc", *`, "gzip;q=0.5, br", "application/json; charset=utf-8",
+		`text/plain; a="b`, "gzip;q=inf", ",;=\"",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		require.True(t, etagMatches([]string{value + `, W/"tag"`}, `"tag"`))
+		require.True(t, etagMatches([]string{value, `"tag"`}, `"tag"`))
+		require.True(t, prefersMinimal(&http.Request{Header: http.Header{"Prefer": {value + ",return=minimal"}}}))
+		if !strings.Contains(strings.ToLower(value), "gzip") {
+			require.True(t, acceptsGzip([]string{value, "gzip"}))
+			require.False(t, !strings.Contains(value, "*") && acceptsGzip([]string{value}))
+		}
+		c := echo.New().NewContext(&http.Request{Header: http.Header{"Content-Type": {value}}}, nil)
+		media, err := mediaType(c)
+		if err != nil {
+			requireProblem(t, err)
+			return
+		}
+		require.Contains(t, []string{mediaJSON, mediaNDJSON}, media)
+		require.Equal(t, validRequestID(value), validRequestID(strings.Clone(value)))
+	})
+}
+
+// TestAcceptEncoding checks which Accept-Encoding headers prefer gzip to the uncompressed response.
+func TestAcceptEncoding(t *testing.T) {
+	for accepted, want := range map[string]bool{
+		"": false, "gzip": true, "GZip": true, "x-gzip": true, "*": true, "br": false, "identity": false,
+		"gzip, deflate, br, zstd": true, "br;q=1, gzip;q=0.1": true, "gzip ; q=0.5": true, "gzip;Q=1": true,
+		"gzip;q=0": false, "gzip;q=0.000": false, "gzip;q=0, *": false, "*;q=0": false, "*;q=0, gzip": true,
+		"gzip;q=0;x":           false,
+		"identity, gzip;q=0.5": false, "identity;q=0.5, gzip": true, "identity;q=0, gzip;q=0.1": true,
+		"identity, gzip": true,
+		"gzip;q=2":       false, "gzip;q=-1": false, "gzip;q=NaN": false, "gzip;q=": false, "gzip;level=9": false,
+		"gzip;q=2, gzip": true,
+		"notgzip":        false, "gzipped": false, "gzip x": false,
+	} {
+		require.Equal(t, want, acceptsGzip([]string{accepted}), accepted)
+		require.Equal(t, want, acceptsGzip([]string{"br", accepted}), accepted)
+	}
+	require.False(t, acceptsGzip(nil))
+}
+
+// TestCompressingConcurrently checks that compressors are shared and their output is not.
+func TestCompressingConcurrently(t *testing.T) {
+	var all sync.WaitGroup
+	for n := range 100 {
+		all.Go(func() {
+			want := strings.Repeat(strconv.Itoa(n), 5000)
+			got, err := kit.Gunzip(appendGzip(nil, []byte(want)))
+			if err != nil || string(got) != want {
+				t.Errorf("%d: %v", n, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestAppendJSON checks that our own encoding equals that of package json.
+func TestAppendJSON(t *testing.T) {
+	instant := rapid.Map(rapid.Int64Range(0, int64(lastseen.MaxInstant)),
+		func(n int64) timestamp { return timestamp(n) })
+	details := rapid.Custom(func(t *rapid.T) *userDetails {
+		d := &userDetails{
+			Availability:      rapid.SampledFrom([]lastseen.Availability{"", "away", "busy"}).Draw(t, "availability"),
+			AvailabilityUntil: instant.Draw(t, "until"), Note: rapid.String().Draw(t, "note"),
+			IdleSince: instant.Draw(t, "idle"), InCall: rapid.Bool().Draw(t, "in_call"),
+		}
+		if d.IdleSince != 0 {
+			d.Activity = activityIdle
+		}
+		return d
+	})
+	user := rapid.Custom(func(t *rapid.T) presence {
+		return presence{
+			User: rapid.String().Draw(t, "user"), Status: rapid.SampledFrom(lastseen.Statuses()).Draw(t, "status"),
+			LastSeen: instant.Draw(t, "last_seen"), Left: rapid.Bool().Draw(t, "left"),
+			ValidUntil:  instant.Draw(t, "valid_until"),
+			userDetails: rapid.OneOf(rapid.Just((*userDetails)(nil)), details).Draw(t, "details"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		ms := rapid.Int64Range(1, lastseen.MaxDuration.Milliseconds())
+		by := evaluated{AsOf: instant.Draw(t, "as_of"), GreenMs: ms.Draw(t, "green"), YellowMs: ms.Draw(t, "yellow")}
+		users := presences{by, rapid.SliceOfN(user, 0, 3).Draw(t, "users")}
+		for _, response := range []appender{
+			userResponse{
+				presence: user.Draw(t, "one"), evaluated: by,
+				PingAfterMs: rapid.Int64Range(0, 9).Draw(t, "after"),
+			},
+			lookupResponse{users, rapid.String().Draw(t, "hint")},
+			listResponse{users, rapid.Ptr(rapid.String(), true).Draw(t, "cursor")},
+		} {
+			want, err := json.Marshal(response)
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(response.appendJSON(nil)))
+		}
+	})
+}
+
+func BenchmarkEncode(b *testing.B) {
+	response := lookupResponse{presences: presences{
+		view{kit.Now, lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, kit.Now}.evaluated(),
+		make([]presence, 100),
+	}}
+	for i := range response.Users {
+		response.Users[i] = presence{
+			User: "alice", Status: lastseen.Green, LastSeen: timestamp(kit.Now),
+			ValidUntil: timestamp(kit.Now),
+		}
+	}
+	b.Run("by hand", func(b *testing.B) {
+		var buffer []byte
+		for b.Loop() {
+			buffer = response.appendJSON(buffer[:0])
+		}
+	})
+	b.Run("by package json", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := json.Marshal(response); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestPublishedDetails checks what responses show of users in a changes feed. What has ended is shown until the feed
+// says so. Otherwise that change would be sent although the one before looked the same.
+func TestPublishedDetails(t *testing.T) {
+	t.Parallel()
+	thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 2 * time.Minute}
+	details := store.Details{
+		Said:      lastseen.Said{Availability: lastseen.Busy, Until: kit.Now - 10},
+		IdleSince: kit.Now - 100, InCallUntil: kit.Now + 10,
+	}
+	state, shown := lastseen.State{At: kit.Now - 90_000}, userDetails{
+		Availability: lastseen.Busy, AvailabilityUntil: timestamp(kit.Now - 10),
+		Activity: activityIdle, IdleSince: timestamp(kit.Now - 100), InCall: true, inCallUntil: lastseen.MaxInstant,
+	}
+	of := func(watermark lastseen.Instant) presence {
+		return published("alice", store.Publish(thresholds, state, details, watermark))
+	}
+	require.Equal(t, presence{
+		User: "alice", Status: lastseen.Yellow, LastSeen: timestamp(state.At), userDetails: &shown,
+	}, of(kit.Now-11))
+	shown.Availability, shown.AvailabilityUntil = "", 0
+	require.Equal(t, &shown, of(kit.Now-10).userDetails)
+	require.Nil(t, of(kit.Now+60_000).userDetails)
+}
