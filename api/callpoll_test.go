@@ -150,7 +150,7 @@ func TestCallsPollEnds(t *testing.T) {
 		require.Contains(t, last["connection"], "close")
 		require.InDelta(t, 3, took.Seconds(), 0.5)
 		require.Positive(t, last["poll_after_ms"], "the next request is for another server")
-		require.Empty(t, w.config.Shared.callWaits.waits)
+		require.Empty(t, w.config.Shared.userStates.users)
 	})
 }
 
@@ -183,8 +183,8 @@ func TestCallsPollOnTwoServers(t *testing.T) {
 	eachPair(t, func(t *testing.T, one, two *testServer) {
 		poll := func(after map[string]any) <-chan testResponse {
 			polled := two.later("GET", "/chat"+callsQuery("bob", after), "")
-			awaitLocked(t, &two.config.Shared.callWaits.mu,
-				func() bool { return len(two.config.Shared.callWaits.waits) == 1 })
+			states := two.config.Shared.userStates
+			awaitLocked(t, &states.mu, func() bool { return len(states.users) == 1 })
 			return polled
 		}
 		polled := poll(two.get(callsPath + "?user=bob"))

@@ -16,7 +16,6 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/calls"
 )
 
 // Callees of the same length, whom a caller must not tell apart.
@@ -244,26 +243,4 @@ func TestResponseBeforeSignals(t *testing.T) {
 	call := post("/chat/calls", `{"from":"alice","to":"bob"}`, http.StatusCreated)
 	post(callPath(call)+"/accept", `{"user":"bob"}`, http.StatusOK)
 	post(callPath(call)+"/end", `{"user":"alice"}`, http.StatusOK)
-}
-
-// TestCallerIsSentCallsFirst: work for the callee begins once the caller's connections have their frames.
-func TestCallerIsSentCallsFirst(t *testing.T) {
-	t.Parallel()
-	w := newSocketServer(t)
-	for _, user := range []string{"alice", "bob"} {
-		w.hello(`{"user":"` + user + `"}`)
-	}
-	rereads := w.config.Shared.calls
-	received, order := make(chan struct{}), make(chan string, 2)
-	rereads.read = func(_ context.Context, p lastseen.UserKey, _ []*session, _ news) error {
-		<-received
-		rereads.mu.Lock()
-		defer rereads.mu.Unlock()
-		order <- fmt.Sprint(p.User, " of ", len(rereads.jobs))
-		return nil
-	}
-	w.config.Shared.receive(calls.Signal("chat", "id", "alice", "bob"))
-	close(received)
-	require.Equal(t, "alice of 1", <-order)
-	require.Contains(t, []string{"bob of 1", "bob of 2"}, <-order, "alice's job may be in the list for a moment")
 }

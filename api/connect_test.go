@@ -223,35 +223,32 @@ func TestOnGrid(t *testing.T) {
 	require.Equal(t, minWake, onGrid(time.Now(), time.Millisecond))
 }
 
-// TestOutbox: what waits for a slow client is bounded, and only the newest frame self waits.
-func TestOutbox(t *testing.T) {
+// TestSendQueue: what waits for a slow client is bounded.
+func TestSendQueue(t *testing.T) {
 	t.Parallel()
 	n := &session{ctx: t.Context()} // which is not welcome yet, so that nothing is sent
-	for i := range maxPosts {
-		require.True(t, n.post(posted{frame: []byte{byte(i)}}))
+	for i := range maxQueued {
+		require.True(t, n.enqueue([]byte{byte(i)}))
 	}
-	require.False(t, n.post(posted{frame: []byte("one more")}))
-	require.True(t, n.post(posted{self: []byte("old")}))
-	require.True(t, n.post(posted{self: []byte("new")}))
-	require.True(t, n.post(posted{ping: true}))
-	require.True(t, n.post(posted{ping: true}))
-	next := func() posted {
-		p, ok := n.nextPost()
-		require.True(t, ok)
-		return p
+	require.False(t, n.enqueue([]byte("one more")))
+	n.wakeOwn()
+	n.wakeOwn()
+	own, frame := n.nextQueued()
+	require.True(t, own)
+	require.Nil(t, frame)
+	for i := range maxQueued {
+		own, frame = n.nextQueued()
+		require.False(t, own)
+		require.Equal(t, []byte{byte(i)}, frame)
 	}
-	require.Equal(t, posted{self: []byte("new")}, next())
-	for i := range maxPosts {
-		require.Equal(t, posted{frame: []byte{byte(i)}}, next())
-	}
-	require.Equal(t, posted{ping: true}, next())
-	_, ok := n.nextPost()
-	require.False(t, ok)
-	require.Nil(t, n.outbox, "it takes no memory")
+	_, frame = n.nextQueued()
+	require.Nil(t, frame)
+	require.Nil(t, n.sends, "it takes no memory")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	n = &session{ctx: ctx, outbox: &outbox{ping: true}}
-	_, ok = n.nextPost()
-	require.False(t, ok, "the client is gone")
+	n = &session{ctx: ctx}
+	n.wakeOwn()
+	own, _ = n.nextQueued()
+	require.False(t, own, "the client is gone")
 }

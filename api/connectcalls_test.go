@@ -3,14 +3,12 @@ package api
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
@@ -130,9 +128,10 @@ func TestBlindCallers(t *testing.T) {
 		require.NotContains(t, welcome, "calls")
 		w.ring("c1", "bob", "alice")
 		signalCall(w, "c1")
-		n := w.session()
-		awaitLocked(t, &n.mu, func() bool {
-			return n.known != nil && n.known.calls[len(n.known.calls)-1].ID == "c1"
+		states := w.config.Shared.userStates
+		awaitLocked(t, &states.mu, func() bool {
+			st := states.users[lastseen.UserKey{Namespace: "chat", User: "alice"}]
+			return st.call("c1") != nil
 		})
 		c.quiet()
 	}
@@ -173,7 +172,7 @@ func TestCallsThatEndUnheard(t *testing.T) {
 	w := newTestServer(t, s, live(s), held(t, s)) // gets no signals
 	timers := make(chan func(), 10)
 	var waits atomic.Bool // the time of the call, in place of a longer one
-	w.config.Shared.calls.after = func(d time.Duration, f func()) *time.Timer {
+	w.config.Shared.userStates.after = func(d time.Duration, f func()) *time.Timer {
 		assert.LessOrEqual(t, d, maxSelfEnd+lateCall)
 		assert.GreaterOrEqual(t, d, lateCall)
 		if waits.Load() {
@@ -210,22 +209,26 @@ func TestCallWhileOpening(t *testing.T) {
 	t.Parallel()
 	var w *testServer
 	var opens atomic.Bool
+	welcomed := make(chan struct{})
 	inner := fileStore(t)
 	w = newSocketServerOn(t, &hookedStore{Store: inner, after: func(call string) error {
-		if call != "ReadCalls" || !opens.Swap(false) {
+		if call != "ReadCalls" {
+			return nil
+		}
+		if !opens.Swap(false) {
+			<-welcomed
 			return nil
 		}
 		act := store.CallAct{ID: "c1", User: "alice", Action: lastseen.Accept}
 		_, err := inner.StepCall(context.Background(), "chat", act)
 		assert.NoError(t, err) //nolint:testifylint // not the goroutine of the test
 		signalCall(w, "c1")
-		n := w.session()
-		assert.True(t, happens(func() bool { return locked(&n.mu, func() bool { return n.callsMissed }) }))
 		return nil
 	}})
 	w.ring("c1", "bob", "alice")
 	opens.Store(true)
 	alice, welcome := w.hello(`{"user":"alice"}`)
+	close(welcomed)
 	require.Equal(t, "ringing", firstOf(welcome, "calls")["state"])
 	wantCall(t, alice, map[string]any{"id": "c1"}, lastseen.Active)
 }
@@ -237,85 +240,4 @@ func TestNoCallsInWelcome(t *testing.T) {
 	_, welcome := w.hello(`{"user":"alice"}`)
 	require.Equal(t, []any{}, welcome["calls"])
 	signalCall(w, "c1")
-}
-
-// TestKnownCalls: whatever is read in whatever order, the client gets each change once, never an older one after a
-// newer one, and in the end knows the newest.
-func TestKnownCalls(t *testing.T) {
-	t.Parallel()
-	steps := func(id int) []lastseen.Call {
-		c := lastseen.Call{ID: strconv.Itoa(id), From: "alice", To: "bob", Created: 1}
-		ringing, active, ended := c, c, c
-		ringing.State, ringing.Version, ringing.Expires = lastseen.Ringing, 1, 10
-		active.State, active.Version, active.Expires, active.App = lastseen.Active, 2, 20, "1"
-		candidate := active
-		candidate.Version, candidate.App = 3, "2"
-		ended.State, ended.Version, ended.Over = lastseen.Ended, 4, 15
-		return []lastseen.Call{ringing, active, candidate, ended}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		var o ownCalls
-		newest := map[string]lastseen.Call{}
-		for id := range rapid.IntRange(1, 6).Draw(t, "calls") {
-			states := steps(id)
-			for range rapid.IntRange(1, 8).Draw(t, "reads") {
-				c := rapid.SampledFrom(states).Draw(t, "read")
-				if !c.State.Over() {
-					c.Expires += lastseen.Instant(rapid.IntRange(0, 5).Draw(t, "renewed"))
-				}
-				before, known := newest[c.ID]
-				if o.note(c) {
-					require.True(t, !known || c.Version > before.Version, "%v after %v", c, before)
-					newest[c.ID] = c
-				} else {
-					require.LessOrEqual(t, c.Version, before.Version)
-				}
-			}
-			require.LessOrEqual(t, len(o.calls), maxKnownCalls)
-			require.Equal(t, strconv.Itoa(id), o.calls[len(o.calls)-1].ID)
-		}
-	})
-}
-
-// TestKnownCallIsReplaced: what is read of the same version replaces what was shown, unless the call was over: a store
-// shows a call whose time has passed before it records that. Calls that are over do not replace the one that goes on.
-func TestKnownCallIsReplaced(t *testing.T) {
-	t.Parallel()
-	var o ownCalls
-	ringing := lastseen.Call{ID: "1", State: lastseen.Ringing, Version: 1, Expires: 10}
-	require.True(t, o.note(ringing))
-	for i := range 2 * maxKnownCalls {
-		o.note(lastseen.Call{ID: strconv.Itoa(i + 2), State: lastseen.Missed})
-	}
-	require.Len(t, o.calls, maxKnownCalls)
-	require.Equal(t, "1", o.goingOn().ID)
-	missed := ringing
-	missed.State, missed.Expires, missed.Over = lastseen.Missed, 0, 10
-	require.True(t, o.note(missed))
-	require.Nil(t, o.goingOn())
-	missed.Version, missed.Over = 2, 11
-	require.False(t, o.note(missed))
-	require.False(t, o.note(ringing))
-
-	var why news // that signals may have been lost is not forgotten when something else happens before the read
-	why.add(news{calls: []string{"c1"}})
-	why.add(news{all: true})
-	why.add(news{renewed: true, calls: []string{"c1", "c2"}})
-	require.Equal(t, news{all: true, renewed: true, calls: []string{"c1", "c2"}}, why)
-}
-
-// TestOutboxKeepsTheNewestOfEachCall: what a slow client has not got yet is replaced.
-func TestOutboxKeepsTheNewestOfEachCall(t *testing.T) {
-	t.Parallel()
-	var o outbox
-	put := func(id, frame string) { o.putCall(callFrame{id, []byte(frame)}) }
-	put("1", "ringing")
-	put("2", "ringing")
-	put("1", "ended")
-	require.Equal(t, []callFrame{{"2", []byte("ringing")}, {"1", []byte("ended")}}, o.calls)
-	for i := range 2 * maxPosts {
-		put(strconv.Itoa(100+i), "ringing")
-	}
-	require.Len(t, o.calls, maxPosts)
-	require.Equal(t, strconv.Itoa(99+2*maxPosts), o.calls[maxPosts-1].id)
 }

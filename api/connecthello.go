@@ -178,6 +178,10 @@ func (n *session) open(s *server, o connections.Opening) error {
 	n.mu.Lock()
 	n.device = device
 	n.mu.Unlock()
+	mailbox := s.userStates.open(n.key(), false, n.wakeOwn)
+	n.mu.Lock()
+	n.mailbox = mailbox
+	n.mu.Unlock()
 	return nil
 }
 
@@ -190,10 +194,7 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	var said lastseen.Said
 	var ongoing []lastseen.Call
 	if n.device != nil {
-		if said, err = s.readSelf(n, now); err != nil {
-			return err
-		}
-		if ongoing, err = s.readCalls(n.ctx, n.key()); err != nil {
+		if said, ongoing, err = n.mailbox.begin(n.ctx); err != nil {
 			return err
 		}
 	}
@@ -223,7 +224,7 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 			n.following.start()
 		}
 	}
-	n.beginSelf(said, ongoing, now)
+	n.setWelcomed()
 	n.schedule()
 	return nil
 }

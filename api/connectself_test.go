@@ -88,7 +88,7 @@ func TestSelfEndsByTheStoresClock(t *testing.T) {
 	t.Parallel()
 	w := newSocketServer(t)
 	timers := make(chan func(), 10)
-	w.config.Shared.selves.after = func(d time.Duration, f func()) *time.Timer {
+	w.config.Shared.userStates.after = func(d time.Duration, f func()) *time.Timer {
 		require.LessOrEqual(t, d, maxSelfEnd)
 		timers <- f
 		return time.NewTimer(0)
@@ -139,33 +139,44 @@ func (r *readStore) set(said lastseen.Said) error {
 	return err
 }
 
-// TestSelfWhileOpening: what changes after it was read for the frame welcome, and before that was sent, follows. If
-// signals are lost meanwhile and nobody has said anything, it is not sent again.
+// TestSelfWhileOpening: what changes after it was read for the frame welcome, and before that was sent, follows, unless
+// it was read in time for the frame. If signals are lost meanwhile and nobody has said anything, it is not sent again.
 func TestSelfWhileOpening(t *testing.T) {
 	t.Parallel()
-	for _, says := range []bool{true, false} {
+	for _, test := range []struct{ says, inTime bool }{{true, false}, {true, true}, {false, false}} {
 		s := newReadStore(t)
 		w := newSocketServerOn(t, s)
-		var opens atomic.Bool
+		var reads atomic.Int64
+		again, welcomed := make(chan struct{}), make(chan struct{})
 		s.readsAfter = func() {
-			if opens.Swap(true) {
-				return
+			switch reads.Add(1) {
+			case 1:
+				signal := store.Signal{}
+				if test.says {
+					err := s.set(lastseen.Said{Availability: lastseen.Busy})
+					assert.NoError(t, err) //nolint:testifylint // not the goroutine of the test
+					signal = store.Signal{Kind: signalSelf, Namespace: "chat", User: "alice"}
+				}
+				w.config.Shared.receive(signal)
+				if test.inTime {
+					assert.True(t, happens(func() bool { return !w.refreshes("alice") }))
+				}
+			case 2:
+				close(again)
+				if !test.inTime {
+					<-welcomed
+				}
 			}
-			signal := store.Signal{}
-			if says {
-				err := s.set(lastseen.Said{Availability: lastseen.Busy})
-				assert.NoError(t, err) //nolint:testifylint // not the goroutine of the test
-				signal = store.Signal{Kind: signalSelf, Namespace: "chat", User: "alice"}
-			}
-			w.config.Shared.receive(signal)
-			n := w.session()
-			assert.True(t, happens(func() bool { return locked(&n.mu, func() bool { return n.selfMissed }) }))
 		}
 		alice, welcome := w.hello(`{"user":"alice"}`)
-		require.Subset(t, welcome["self"], saying(nil, nil, nil))
-		if says {
+		close(welcomed)
+		<-again
+		switch {
+		case test.inTime:
+			require.Subset(t, welcome["self"], saying("busy", nil, nil))
+		case test.says:
+			require.Subset(t, welcome["self"], saying(nil, nil, nil))
 			wantSelf(t, alice, saying("busy", nil, nil))
-			continue
 		}
 		waitWelcomed(t, w)
 		waitReread(t, w)
@@ -264,10 +275,27 @@ func TestSelfSaidTwice(t *testing.T) {
 // waitReread waits until all that has to be read again of what users say was read, and what follows was sent.
 func waitReread(t *testing.T, w *testServer) {
 	t.Helper()
-	awaitLocked(t, &w.config.Shared.selves.mu, func() bool { return len(w.config.Shared.selves.jobs) == 0 })
+	states := w.config.Shared.userStates
+	awaitLocked(t, &states.mu, func() bool {
+		for _, st := range states.users {
+			if st.job != nil {
+				return false
+			}
+		}
+		return !states.spreads
+	})
 	for _, n := range w.config.Shared.sockets.all() {
-		awaitLocked(t, &n.mu, func() bool { return n.outbox == nil })
+		awaitLocked(t, &n.mu, func() bool { return !n.sending })
 	}
+}
+
+// refreshes reports whether the state of a user is to be read again.
+func (w *testServer) refreshes(user string) bool {
+	states := w.config.Shared.userStates
+	return locked(&states.mu, func() bool {
+		st := states.users[lastseen.UserKey{Namespace: "chat", User: user}]
+		return st != nil && st.job != nil
+	})
 }
 
 // liveDevices returns the IDs of a user's live devices.
@@ -326,7 +354,7 @@ func TestSelfPings(t *testing.T) {
 	} {
 		w.say(body)
 		alice.want(frameSelf)
-		awaitLocked(t, &n.mu, func() bool { return n.outbox == nil }) // it is sent
+		awaitLocked(t, &n.mu, func() bool { return !n.sending }) // it is sent
 		// which also handles the pings before the response
 		alice.quiet()
 		require.Len(t, pings, 1, body)

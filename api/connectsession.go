@@ -49,17 +49,14 @@ type session struct {
 	received    bool // the frame hello, which is being handled or was
 	greeted     bool
 	welcomed    bool // the frame welcome was sent
-	selfMissed  bool // what the user says may have changed before that
-	selfRenewed bool // the user has said something before that
-	callsMissed bool // the user's calls may have changed before that
+	sending     bool // a goroutine sends what is in sends
 	caller      *auth.Caller
 	credentials []string // as an Authorization header; none for an anonymous caller
 	user        string   // empty for a client that only watches
 	device      *connections.Connection
+	mailbox     *mailbox   // of the user's own state; nil without a device
 	following   *following // nil until the client watches
-	self        *ownSaid   // nil if the user says nothing
-	known       *ownCalls  // nil if the user has had no call
-	outbox      *outbox    // nil if nothing waits
+	sends       *sendQueue // nil if nothing waits
 }
 
 // ending is what was said about the end of a session.
@@ -112,10 +109,9 @@ func (n *session) end(how transport.Ending) {
 	n.leaveArrivals()
 	n.mu.Lock()
 	n.timer.Stop()
-	n.self.stop()
-	n.known.stop()
-	device, said := n.device, n.said
+	device, said, mailbox := n.device, n.said, n.mailbox
 	n.mu.Unlock()
+	mailbox.close()
 	if device != nil {
 		device.End(endingOf(how, said)) // before EndWebSockets can return: the registry is stopped then
 	}
