@@ -1,11 +1,6 @@
 package api
 
-import (
-	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/live/transport"
-	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/api/telemetry"
-)
+import "github.com/lastseen/lastseen"
 
 // maxQueued is the number of frames that wait for a slow client. More are dropped.
 const maxQueued = 32
@@ -114,7 +109,7 @@ func (n *session) sendOwn() {
 		n.device.Renew() // the store may have dropped the record of the connection
 		// The client's answer shows that the user is here. That of an invisible user shows nothing, but a client that
 		// is not shown the availability must not learn from pings when that is.
-		n.pingNow()
+		n.sent(n.socket.Ping())
 		if n.isShownSelf() {
 			n.send(append(appendSaid([]byte(`{"self":{`), *availability), '}', '}'))
 		}
@@ -123,14 +118,6 @@ func (n *session) sendOwn() {
 		for _, c := range calls {
 			n.send(append(appendCall([]byte(`{"call":`), c), '}'))
 		}
-	}
-}
-
-// pingNow sends a ping out of turn.
-func (n *session) pingNow() {
-	if err := n.socket.Ping(); err != nil && transport.IsSlow(err) {
-		n.Telemetry.CountSocket(telemetry.SlowReader)
-		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
 }
 

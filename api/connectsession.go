@@ -171,9 +171,13 @@ func (n *session) say(e ending) {
 func (n *session) close(err error) {
 	e := classify(err)
 	n.say(byServer)
-	if !n.socket.Close(e.Code.CloseCode(), string(e.Code)) {
-		return
+	if n.socket.Close(e.Code.CloseCode(), string(e.Code)) {
+		n.report(e, err)
 	}
+}
+
+// report counts and logs an error.
+func (n *session) report(e *problem.Error, err error) {
 	server := n.newest.Load()
 	n.Telemetry.Failed(e.Code)
 	if e.Code.CloseCode() < problem.Internal.CloseCode() {
@@ -198,20 +202,18 @@ const closeWait = time.Second
 // refuse sends an error that does not end the session.
 func (n *session) refuse(err error, id string) {
 	e := classify(err)
-	server := n.newest.Load()
-	n.Telemetry.Failed(e.Code)
-	if e.Code.CloseCode() < problem.Internal.CloseCode() {
-		server.logRefused(e, n.attrs)
-	} else {
-		server.logFailed(e, err, nothing, n.attrs())
-	}
+	n.report(e, err)
 	n.send(n.problem(e, id))
 }
 
-// send sends a frame. A client that does not receive it in time is disconnected; other errors end the session by
-// themselves.
+// send sends a frame.
 func (n *session) send(text []byte) bool {
-	err := n.sendWithin(text, transport.WriteTimeout)
+	return n.sent(n.sendWithin(text, transport.WriteTimeout))
+}
+
+// sent reports whether something was sent. A client that did not receive it in time is disconnected; other errors end
+// the session by themselves.
+func (n *session) sent(err error) bool {
 	if err != nil && transport.IsSlow(err) {
 		n.Telemetry.CountSocket(telemetry.SlowReader)
 		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
@@ -268,14 +270,10 @@ func (n *session) beat() bool {
 	} else {
 		err = n.socket.PingText(idleTick) // pings are not visible to scripts
 	}
-	switch {
-	case err == nil && !watches:
+	if err == nil && !watches {
 		n.Telemetry.CountSocket(telemetry.FrameSent)
-	case err != nil && transport.IsSlow(err):
-		n.Telemetry.CountSocket(telemetry.SlowReader)
-		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
-	return err == nil
+	return n.sent(err)
 }
 
 // idleTick is the tick of a client that watches nothing: it shows that the connection is alive.
