@@ -128,10 +128,8 @@ type Shared struct {
 	sockets    sockets
 	arrivals   *arrivals
 	counting   countsHub
-	selves     *rereads // of what users say
-	calls      *rereads // of users' calls
+	userStates *userStates
 	viewers    *viewers
-	callWaits  callWaits
 	upgrader   *transport.SocketUpgrader
 	buckets    *limit.Buckets
 	redials    *redials
@@ -162,7 +160,7 @@ func NewShared(c Config) *Shared {
 	}
 	bodies.export(promauto.With(c.Metrics))
 	overload.export(promauto.With(c.Metrics))
-	s.selves, s.calls = newRereads(s, s.rereadSelf), newRereads(s, s.rereadCalls)
+	s.userStates = newUserStates(s)
 	return s
 }
 

@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/binary"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -123,8 +122,7 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 	}
 	defer giveBack()
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
-	p.callWaits.join(of, &p.wakes)
-	defer p.callWaits.leave(of, &p.wakes)
+	defer p.userStates.open(of, true, p.wakes.wakeUp).close()
 	p.permitted = func(caller *auth.Caller) error {
 		err := checkPermission(p.c, readCall, caller)
 		if err == nil {
@@ -204,35 +202,4 @@ func openCallsCursor(namespace, user, cursor string) (callPlace, error) {
 				"over.")
 	}
 	return callPlace{string(content[n:]), version}, nil
-}
-
-// callWaits finds the requests to wake when a call of a user changes. The zero value is ready to use, and its methods
-// may be called concurrently.
-type callWaits struct {
-	mu    sync.Mutex
-	waits map[lastseen.UserKey]map[*interruption]struct{}
-}
-
-func (w *callWaits) join(p lastseen.UserKey, i *interruption) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.waits == nil {
-		w.waits = map[lastseen.UserKey]map[*interruption]struct{}{}
-	}
-	put(w.waits, p, i)
-}
-
-func (w *callWaits) leave(p lastseen.UserKey, i *interruption) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	drop(w.waits, p, i)
-}
-
-// wake wakes the requests for the calls of a user.
-func (w *callWaits) wake(p lastseen.UserKey) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i := range w.waits[p] {
-		i.wakeUp()
-	}
 }

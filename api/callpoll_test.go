@@ -155,7 +155,7 @@ func TestCallsPollEnds(t *testing.T) {
 		require.Contains(t, last["connection"], "close")
 		require.InDelta(t, 3, took.Seconds(), 0.5)
 		require.Positive(t, last["poll_after_ms"], "the next request is for another server")
-		require.Zero(t, w.Config.Shared.CallPolls())
+		require.Zero(t, w.Config.Shared.UserStates())
 	})
 }
 
@@ -187,7 +187,7 @@ func TestCallsPollOnTwoServers(t *testing.T) {
 	apitest.EachPair(t, func(t *testing.T, one, two *apitest.Server) {
 		poll := func(after map[string]any) <-chan kit.Response {
 			polled := two.Later("GET", "/chat"+kit.CallsQuery("bob", after), "")
-			kit.Await(t, func() bool { return two.Config.Shared.CallPolls() == 1 })
+			kit.Await(t, func() bool { return two.Config.Shared.UserStates() == 1 })
 			return polled
 		}
 		polled := poll(two.Get(kit.CallsPath + "?user=bob"))

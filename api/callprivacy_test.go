@@ -19,7 +19,6 @@ import (
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/calls"
 )
 
 // Callees of the same length, whom a caller must not tell apart.
@@ -249,22 +248,4 @@ func TestResponseBeforeSignals(t *testing.T) {
 	call := post("/chat/calls", `{"from":"alice","to":"bob"}`, http.StatusCreated)
 	post(kit.CallPath(call)+"/accept", `{"user":"bob"}`, http.StatusOK)
 	post(kit.CallPath(call)+"/end", `{"user":"alice"}`, http.StatusOK)
-}
-
-// TestCallerIsSentCallsFirst: work for the callee begins once the caller's connections have their frames.
-func TestCallerIsSentCallsFirst(t *testing.T) {
-	t.Parallel()
-	w := apitest.NewSocketServer(t)
-	for _, user := range []string{"alice", "bob"} {
-		w.Hello(`{"user":"` + user + `"}`)
-	}
-	received, order := make(chan struct{}), make(chan string, 2)
-	w.Config.Shared.ReadCallsWith(func(user string, reads func() int) {
-		<-received
-		order <- fmt.Sprint(user, " of ", reads())
-	})
-	w.Config.Shared.Receive(calls.Signal("chat", "id", "alice", "bob"))
-	close(received)
-	require.Equal(t, "alice of 1", <-order)
-	require.Contains(t, []string{"bob of 1", "bob of 2"}, <-order, "alice's job may be in the list for a moment")
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	crand "crypto/rand"
 	"fmt"
 	"net/http"
@@ -255,36 +254,27 @@ func (s *server) getCall(c echo.Context, _ query) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
-	call, err := store.ReadCall(ctx, s.Store, namespace, id)
+	var users []string
+	if caller := callerOf(c); caller != nil && caller.Kind == auth.ByToken {
+		users = []string{caller.Name}
+	}
+	calls, err := s.Store.ReadCalls(c.Request().Context(), namespace, []string{id}, users)
 	if err != nil {
 		return err
 	}
-	if caller := callerOf(c); caller != nil && caller.Kind == auth.ByToken {
-		if err := s.checkParty(ctx, namespace, caller.Name, call); err != nil {
-			return err
-		}
+	call := calls[0]
+	if call.ID == "" || len(users) > 0 && !isParty(users[0], call, calls[1]) {
+		return store.ErrCallNotFound
 	}
 	return respond(c, showCall(call))
 }
 
-// checkParty returns an error unless a user is a party of a call. While it rings, the callee may not be one: see
-// [store.NewCall].
-func (s *server) checkParty(ctx context.Context, namespace, user string, call lastseen.Call) error {
+// isParty reports whether a user with an ongoing call is a party of a call. While that rings, the callee may not be one:
+// see [store.NewCall].
+func isParty(user string, call, ongoing lastseen.Call) bool {
+	reached := call.State != lastseen.Ringing || ongoing.ID == call.ID
 	party := call.Party(user)
-	if party == lastseen.Callee && call.State == lastseen.Ringing {
-		going, err := s.Store.ReadCalls(ctx, namespace, nil, []string{user})
-		if err != nil {
-			return err
-		}
-		if going[0].ID != call.ID {
-			party = ""
-		}
-	}
-	if party == "" {
-		return store.ErrCallNotFound
-	}
-	return nil
+	return party == lastseen.Caller || party == lastseen.Callee && reached
 }
 
 // pathCall returns the namespace and the call in the path.

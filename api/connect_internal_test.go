@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"log/slog"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
 )
 
@@ -28,118 +26,34 @@ func TestOnGrid(t *testing.T) {
 	require.Equal(t, minWake, onGrid(time.Now(), time.Millisecond))
 }
 
-// TestOutbox: what waits for a slow client is bounded, and only the newest frame self waits.
-func TestOutbox(t *testing.T) {
+// TestSendQueue: what waits for a slow client is bounded.
+func TestSendQueue(t *testing.T) {
 	t.Parallel()
 	n := &session{ctx: t.Context()} // which is not welcome yet, so that nothing is sent
-	for i := range maxPosts {
-		require.True(t, n.post(posted{frame: []byte{byte(i)}}))
+	for i := range maxQueued {
+		require.True(t, n.sendSoon([]byte{byte(i)}))
 	}
-	require.False(t, n.post(posted{frame: []byte("one more")}))
-	require.True(t, n.post(posted{self: []byte("old")}))
-	require.True(t, n.post(posted{self: []byte("new")}))
-	require.True(t, n.post(posted{ping: true}))
-	require.True(t, n.post(posted{ping: true}))
-	next := func() posted {
-		p, ok := n.nextPost()
-		require.True(t, ok)
-		return p
+	require.False(t, n.sendSoon([]byte("one more")))
+	n.sendSoon(nil)
+	n.sendSoon(nil)
+	own, frame := n.nextQueued()
+	require.True(t, own)
+	require.Nil(t, frame)
+	for i := range maxQueued {
+		own, frame = n.nextQueued()
+		require.False(t, own)
+		require.Equal(t, []byte{byte(i)}, frame)
 	}
-	require.Equal(t, posted{self: []byte("new")}, next())
-	for i := range maxPosts {
-		require.Equal(t, posted{frame: []byte{byte(i)}}, next())
-	}
-	require.Equal(t, posted{ping: true}, next())
-	_, ok := n.nextPost()
-	require.False(t, ok)
-	require.Nil(t, n.outbox, "it takes no memory")
+	_, frame = n.nextQueued()
+	require.Nil(t, frame)
+	require.Nil(t, n.sends, "it takes no memory")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	n = &session{ctx: ctx, outbox: &outbox{ping: true}}
-	_, ok = n.nextPost()
-	require.False(t, ok, "the client is gone")
-}
-
-// TestKnownCalls: whatever is read in whatever order, the client gets each change once, never an older one after a
-// newer one, and in the end knows the newest.
-func TestKnownCalls(t *testing.T) {
-	t.Parallel()
-	steps := func(id int) []lastseen.Call {
-		c := lastseen.Call{ID: strconv.Itoa(id), From: "alice", To: "bob", Created: 1}
-		ringing, active, ended := c, c, c
-		ringing.State, ringing.Version, ringing.Expires = lastseen.Ringing, 1, 10
-		active.State, active.Version, active.Expires, active.App = lastseen.Active, 2, 20, "1"
-		candidate := active
-		candidate.Version, candidate.App = 3, "2"
-		ended.State, ended.Version, ended.Over = lastseen.Ended, 4, 15
-		return []lastseen.Call{ringing, active, candidate, ended}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		var o ownCalls
-		newest := map[string]lastseen.Call{}
-		for id := range rapid.IntRange(1, 6).Draw(t, "calls") {
-			states := steps(id)
-			for range rapid.IntRange(1, 8).Draw(t, "reads") {
-				c := rapid.SampledFrom(states).Draw(t, "read")
-				if !c.State.Over() {
-					c.Expires += lastseen.Instant(rapid.IntRange(0, 5).Draw(t, "renewed"))
-				}
-				before, known := newest[c.ID]
-				if o.note(c) {
-					require.True(t, !known || c.Version > before.Version, "%v after %v", c, before)
-					newest[c.ID] = c
-				} else {
-					require.LessOrEqual(t, c.Version, before.Version)
-				}
-			}
-			require.LessOrEqual(t, len(o.calls), maxKnownCalls)
-			require.Equal(t, strconv.Itoa(id), o.calls[len(o.calls)-1].ID)
-		}
-	})
-}
-
-// TestKnownCallIsReplaced: what is read of the same version replaces what was shown, unless the call was over: a store
-// shows a call whose time has passed before it records that. Calls that are over do not replace the one that goes on.
-func TestKnownCallIsReplaced(t *testing.T) {
-	t.Parallel()
-	var o ownCalls
-	ringing := lastseen.Call{ID: "1", State: lastseen.Ringing, Version: 1, Expires: 10}
-	require.True(t, o.note(ringing))
-	for i := range 2 * maxKnownCalls {
-		o.note(lastseen.Call{ID: strconv.Itoa(i + 2), State: lastseen.Missed})
-	}
-	require.Len(t, o.calls, maxKnownCalls)
-	require.Equal(t, "1", o.goingOn().ID)
-	missed := ringing
-	missed.State, missed.Expires, missed.Over = lastseen.Missed, 0, 10
-	require.True(t, o.note(missed))
-	require.Nil(t, o.goingOn())
-	missed.Version, missed.Over = 2, 11
-	require.False(t, o.note(missed))
-	require.False(t, o.note(ringing))
-
-	var why news // that signals may have been lost is not forgotten when something else happens before the read
-	why.add(news{calls: []string{"c1"}})
-	why.add(news{all: true})
-	why.add(news{renewed: true, calls: []string{"c1", "c2"}})
-	require.Equal(t, news{all: true, renewed: true, calls: []string{"c1", "c2"}}, why)
-}
-
-// TestOutboxKeepsTheNewestOfEachCall: what a slow client has not got yet is replaced.
-func TestOutboxKeepsTheNewestOfEachCall(t *testing.T) {
-	t.Parallel()
-	var o outbox
-	put := func(id, frame string) { o.putCall(callFrame{id, []byte(frame)}) }
-	put("1", "ringing")
-	put("2", "ringing")
-	put("1", "ended")
-	require.Equal(t, []callFrame{{"2", []byte("ringing")}, {"1", []byte("ended")}}, o.calls)
-	for i := range 2 * maxPosts {
-		put(strconv.Itoa(100+i), "ringing")
-	}
-	require.Len(t, o.calls, maxPosts)
-	require.Equal(t, strconv.Itoa(99+2*maxPosts), o.calls[maxPosts-1].id)
+	n = &session{ctx: ctx}
+	n.sendSoon(nil)
+	own, _ = n.nextQueued()
+	require.False(t, own, "the client is gone")
 }
 
 // FuzzDecodeTyping: whatever a signal carries, the result could have been sent by a client.

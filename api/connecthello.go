@@ -165,6 +165,10 @@ func (n *session) admit(s *server, body helloBody, opening *connections.Opening,
 
 // open records that the user is connected.
 func (n *session) open(s *server, o connections.Opening) error {
+	mailbox := s.userStates.open(n.key(), false, func() { n.sendSoon(nil) }) // first, so that no signal is missed
+	n.mu.Lock()
+	n.mailbox = mailbox
+	n.mu.Unlock()
 	o.Namespace, o.Close, o.Peer = n.namespace, n.ended, n
 	device, err := s.Connections.Open(n.ctx, o)
 	switch {
@@ -183,19 +187,15 @@ func (n *session) open(s *server, o connections.Opening) error {
 
 // welcome sends the response to hello: the session has begun.
 func (n *session) welcome(s *server, id string, first *firstBatch) error {
-	now, err := s.Store.Now(n.ctx)
+	var own beginning
+	var err error
+	if n.device != nil {
+		own, err = n.mailbox.begin(n.ctx)
+	} else {
+		own.now, err = s.Store.Now(n.ctx)
+	}
 	if err != nil {
 		return err
-	}
-	var said lastseen.Said
-	var ongoing []lastseen.Call
-	if n.device != nil {
-		if said, err = s.readSelf(n, now); err != nil {
-			return err
-		}
-		if ongoing, err = s.readCalls(n.ctx, n.key()); err != nil {
-			return err
-		}
 	}
 	n.socket.SetMessageLimit(maxFrame)
 	n.mu.Lock()
@@ -209,21 +209,24 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	settings := s.settings(n.namespace)
 	b = n.appendLimits(b, settings.Thresholds, first != nil)
 	if n.isShownSelf() {
-		b = n.appendSelf(b, view{now, settings.Thresholds, now}, said)
+		b = n.appendSelf(b, view{own.now, settings.Thresholds, own.now}, own.availability)
 	}
 	if n.isShownCalls() {
-		b = appendCalls(append(b, `,"calls":`...), ongoing)
+		b = appendCalls(append(b, `,"calls":`...), own.ongoing)
 	}
 	b = append(b, ',')
 	if first != nil && first.feed {
 		n.sendFirst(b, id, first)
 	} else {
-		n.send(withID(changed{AsOf: timestamp(now), Users: []presence{}}.appendFields(b), id))
+		n.send(withID(changed{AsOf: timestamp(own.now), Users: []presence{}}.appendFields(b), id))
 		if first != nil {
 			n.following.start()
 		}
 	}
-	n.beginSelf(said, ongoing, now)
+	if own.renewed {
+		n.renew()
+	}
+	n.setWelcomed()
 	n.schedule()
 	return nil
 }

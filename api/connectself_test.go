@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func TestSelfEndsByTheStoresClock(t *testing.T) {
 	t.Parallel()
 	w := apitest.NewSocketServer(t)
 	timers := make(chan func(), 10)
-	w.Config.Shared.SetSelfTimers(func(d time.Duration, f func()) *time.Timer {
+	w.Config.Shared.SetTimers(func(d time.Duration, f func()) *time.Timer {
 		require.LessOrEqual(t, d, kit.MaxSelfEnd)
 		timers <- f
 		return time.NewTimer(0)
@@ -129,38 +130,79 @@ func (r *readStore) set(said lastseen.Said) error {
 	return err
 }
 
-// TestSelfWhileOpening: what changes after it was read for the frame welcome, and before that was sent, follows. If
-// signals are lost meanwhile and nobody has said anything, it is not sent again.
+// TestSelfWhileOpening: what changes after it was read for the frame welcome, and before that was sent, follows, unless
+// it was read in time for the frame. If signals are lost meanwhile and nobody has said anything, it is not sent again.
 func TestSelfWhileOpening(t *testing.T) {
 	t.Parallel()
-	for _, says := range []bool{true, false} {
+	for _, test := range []struct{ says, inTime bool }{{true, false}, {true, true}, {false, false}} {
 		s := newReadStore(t)
 		w := apitest.NewSocketServerOn(t, s)
-		var opens atomic.Bool
+		var reads atomic.Int64
+		again, welcomed := make(chan struct{}), make(chan struct{})
 		s.readsAfter = func() {
-			if opens.Swap(true) {
-				return
+			switch reads.Add(1) {
+			case 1:
+				signal := store.Signal{}
+				if test.says {
+					err := s.set(lastseen.Said{Availability: lastseen.Busy})
+					assert.NoError(t, err) //nolint:testifylint // not the goroutine of the test
+					signal = store.Signal{Kind: "self", Namespace: "chat", User: "alice"}
+				}
+				w.Config.Shared.Receive(signal)
+				if test.inTime {
+					assert.True(t, kit.Happens(func() bool { return w.Config.Shared.Refreshing() == 0 }))
+				}
+			case 2:
+				close(again)
+				if !test.inTime {
+					<-welcomed
+				}
 			}
-			signal := store.Signal{}
-			if says {
-				err := s.set(lastseen.Said{Availability: lastseen.Busy})
-				assert.NoError(t, err) //nolint:testifylint // not the goroutine of the test
-				signal = store.Signal{Kind: "self", Namespace: "chat", User: "alice"}
-			}
-			w.Config.Shared.Receive(signal)
-			n := w.Config.Shared.Sessions()[0]
-			assert.True(t, kit.Happens(func() bool { return n.SelfMissed() }))
 		}
 		alice, welcome := w.Hello(`{"user":"alice"}`)
-		require.Subset(t, welcome["self"], kit.Saying(nil, nil, nil))
-		if says {
+		close(welcomed)
+		<-again
+		switch {
+		case test.inTime:
+			require.Subset(t, welcome["self"], kit.Saying("busy", nil, nil))
+		case test.says:
+			require.Subset(t, welcome["self"], kit.Saying(nil, nil, nil))
 			kit.WantSelf(t, alice, kit.Saying("busy", nil, nil))
-			continue
 		}
 		waitWelcomed(t, w)
 		waitReread(t, w)
 		alice.Quiet()
 	}
+}
+
+// TestRenewedWhileOpening: a user who becomes invisible, and visible again, while a connection opens is shown again by
+// it: the store has dropped its record.
+func TestRenewedWhileOpening(t *testing.T) {
+	t.Parallel()
+	s := newReadStore(t)
+	w := apitest.NewSocketServerOn(t, s)
+	var opened atomic.Bool
+	s.readsAfter = func() {
+		if opened.Swap(true) {
+			return
+		}
+		for _, body := range []string{`{"availability":"invisible"}`, `{"note":"here again"}`} {
+			w.Say(body)
+			assert.True(t, kit.Happens(func() bool { return w.Config.Shared.Refreshing() == 0 }))
+		}
+	}
+	alice, welcome := w.Hello(`{"user":"alice","device":{"id":"tab","kind":"web"}}`)
+	require.Subset(t, welcome["self"], kit.Saying(nil, "here again", nil))
+	answered := make(chan struct{})
+	go func() { // answers pings
+		defer close(answered)
+		for err := error(nil); err == nil; {
+			_, _, err = alice.Conn.ReadMessage()
+		}
+	}()
+	kit.Await(t, func() bool { return slices.Equal([]string{"tab"}, liveDevices(w, "alice")) })
+	require.NoError(t, alice.Conn.Close())
+	<-answered
 }
 
 // waitWelcomed waits until all sessions have noted that their clients got the frame welcome: what changes before is
@@ -255,7 +297,7 @@ func TestSelfSaidTwice(t *testing.T) {
 // waitReread waits until all that has to be read again of what users say was read, and what follows was sent.
 func waitReread(t *testing.T, w *apitest.Server) {
 	t.Helper()
-	kit.Await(t, func() bool { return w.Config.Shared.SelfRereads() == 0 })
+	kit.Await(t, func() bool { return w.Config.Shared.Refreshing() == 0 })
 	for _, n := range w.Config.Shared.Sessions() {
 		kit.Await(t, func() bool { return n.Sent() })
 	}

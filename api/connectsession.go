@@ -49,17 +49,13 @@ type session struct {
 	received    bool // the frame hello, which is being handled or was
 	greeted     bool
 	welcomed    bool // the frame welcome was sent
-	selfMissed  bool // what the user says may have changed before that
-	selfRenewed bool // the user has said something before that
-	callsMissed bool // the user's calls may have changed before that
 	caller      *auth.Caller
 	credentials []string // as an Authorization header; none for an anonymous caller
 	user        string   // empty for a client that only watches
 	device      *connections.Connection
+	mailbox     *mailbox   // of the user's own state; nil without a device
 	following   *following // nil until the client watches
-	self        *ownSaid   // nil if the user says nothing
-	known       *ownCalls  // nil if the user has had no call
-	outbox      *outbox    // nil if nothing waits
+	sends       *sendQueue // nil if nothing waits, and then no goroutine sends
 }
 
 // ending is what was said about the end of a session.
@@ -112,10 +108,9 @@ func (n *session) end(how transport.Ending) {
 	n.leaveArrivals()
 	n.mu.Lock()
 	n.timer.Stop()
-	n.self.stop()
-	n.known.stop()
-	device, said := n.device, n.said
+	device, said, mailbox := n.device, n.said, n.mailbox
 	n.mu.Unlock()
+	mailbox.close()
 	if device != nil {
 		device.End(endingOf(how, said)) // before EndWebSockets can return: the registry is stopped then
 	}
@@ -175,9 +170,13 @@ func (n *session) say(e ending) {
 func (n *session) close(err error) {
 	e := classify(err)
 	n.say(byServer)
-	if !n.socket.Close(e.Code.CloseCode(), string(e.Code)) {
-		return
+	if n.socket.Close(e.Code.CloseCode(), string(e.Code)) {
+		n.report(e, err)
 	}
+}
+
+// report counts and logs an error.
+func (n *session) report(e *problem.Error, err error) {
 	server := n.newest.Load()
 	n.Telemetry.Failed(e.Code)
 	if e.Code.CloseCode() < problem.Internal.CloseCode() {
@@ -202,20 +201,18 @@ const closeWait = time.Second
 // refuse sends an error that does not end the session.
 func (n *session) refuse(err error, id string) {
 	e := classify(err)
-	server := n.newest.Load()
-	n.Telemetry.Failed(e.Code)
-	if e.Code.CloseCode() < problem.Internal.CloseCode() {
-		server.logRefused(e, n.attrs)
-	} else {
-		server.logFailed(e, err, nothing, n.attrs())
-	}
+	n.report(e, err)
 	n.send(n.problem(e, id))
 }
 
-// send sends a frame. A client that does not receive it in time is disconnected; other errors end the session by
-// themselves.
+// send sends a frame.
 func (n *session) send(text []byte) bool {
-	err := n.sendWithin(text, transport.WriteTimeout)
+	return n.sent(n.sendWithin(text, transport.WriteTimeout))
+}
+
+// sent reports whether something was sent. A client that did not receive it in time is disconnected; other errors end
+// the session by themselves.
+func (n *session) sent(err error) bool {
 	if err != nil && transport.IsSlow(err) {
 		n.Telemetry.CountSocket(telemetry.SlowReader)
 		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
@@ -272,14 +269,10 @@ func (n *session) beat() bool {
 	} else {
 		err = n.socket.PingText(idleTick) // pings are not visible to scripts
 	}
-	switch {
-	case err == nil && !watches:
+	if err == nil && !watches {
 		n.Telemetry.CountSocket(telemetry.FrameSent)
-	case err != nil && transport.IsSlow(err):
-		n.Telemetry.CountSocket(telemetry.SlowReader)
-		n.close(problem.New(problem.TimedOut, "The client received nothing for too long."))
 	}
-	return err == nil
+	return n.sent(err)
 }
 
 // idleTick is the tick of a client that watches nothing: it shows that the connection is alive.

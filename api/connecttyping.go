@@ -75,7 +75,8 @@ func (n *session) handleTyping(f clientFrame) error {
 	if err != nil {
 		return err
 	}
-	said, err := s.readSelf(n, now) // each time: another server may have made the user invisible just now
+	// Each time: another server may have made the user invisible just now.
+	said, err := s.Store.ReadAvailability(n.ctx, n.namespace, n.user, now)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (n *session) handleTyping(f clientFrame) error {
 		return err
 	}
 	var t typing // of an invisible user, for no one: the response then takes as long, also for keys that can only write
-	if said.Availability != lastseen.Invisible {
+	if said.At(now).Availability != lastseen.Invisible {
 		t = typing{in: body.In, to: to}
 		n.Telemetry.CountSocket(telemetry.TypingSent)
 	}
@@ -132,7 +133,7 @@ func (s *Shared) deliverTyping(signal store.Signal) {
 			if frame == nil {
 				frame = t.frame(signal.User)
 			}
-			if read.check(n.namespace, "", n.currentCaller()) == nil && n.post(posted{frame: frame}) {
+			if read.check(n.namespace, "", n.currentCaller()) == nil && n.sendSoon(frame) {
 				s.Telemetry.CountSocket(telemetry.TypingDelivered)
 			}
 		}

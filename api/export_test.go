@@ -23,26 +23,22 @@ var CheckSessions = checkSessions
 type timers = func(time.Duration, func()) *time.Timer
 
 func Routes() []telemetry.Route                { return measured((&server{}).routes()) }
-func (s *Shared) CallPolls() int               { return lenOf(&s.callWaits.mu, &s.callWaits.waits) }
 func (s *Shared) CallsInProgress() int64       { return s.overload.calls.Load() }
 func (s *Shared) ClearRedials()                { s.redials.last.Purge() }
 func (s *Shared) Receive(signal store.Signal)  { s.receive(signal) }
-func (s *Shared) SelfRereads() int             { return lenOf(&s.selves.mu, &s.selves.jobs) }
 func (s *Shared) Sessions() []*session         { return s.sockets.all() }
-func (s *Shared) SetCallTimers(t timers)       { s.calls.after = t }
-func (s *Shared) SetSelfTimers(t timers)       { s.selves.after = t }
 func (s *Shared) SocketCallers() int           { return lenOf(&s.sockets.mu, &s.sockets.callers) }
 func (s *Shared) WatchingCallers() int         { return lenOf(&s.watched.mu, &s.watched.counts) }
 func (s *Shared) BodyMemoryUsed() int64        { return valueOf(&s.bodies.mu, &s.bodies.used) }
+func (s *Shared) SetTimers(t timers)           { s.userStates.after = t }
+func (s *Shared) UserStates() int              { return lenOf(&s.userStates.mu, &s.userStates.users) }
 func (s *Shared) SlotsTaken() int              { return valueOf(&s.arrivals.mu, &s.arrivals.taken) }
 func (s *Shared) WaitingForSlot() int          { return kit.Locked(&s.arrivals.mu, s.arrivals.queue.Len) }
 func (n *session) Arriving() bool              { return valueOf(&n.mu, &n.arriving) }
 func (n *session) Caller() *auth.Caller        { return n.currentCaller() }
-func (n *session) CallsMissed() bool           { return valueOf(&n.mu, &n.callsMissed) }
 func (n *session) End(why connections.Reason)  { n.ended(why) }
-func (n *session) SelfMissed() bool            { return valueOf(&n.mu, &n.selfMissed) }
 func (n *session) Send(frame []byte)           { n.send(frame) }
-func (n *session) Sent() bool                  { return valueOf(&n.mu, &n.outbox) == nil }
+func (n *session) Sent() bool                  { return valueOf(&n.mu, &n.sends) == nil }
 func (n *session) Wake()                       { n.wake() }
 func (n *session) Welcomed() bool              { return valueOf(&n.mu, &n.welcomed) }
 func valueOf[T any](mu sync.Locker, from *T) T { return kit.Locked(mu, func() T { return *from }) }
@@ -50,14 +46,24 @@ func lenOf[K comparable, V any](mu sync.Locker, m *map[K]V) int {
 	return kit.Locked(mu, func() int { return len(*m) })
 }
 
-// LastCall returns the ID of the call that a session was sent last.
-func (n *session) LastCall() (id string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.known != nil {
-		id = n.known.calls[len(n.known.calls)-1].ID
+// KnowsCall reports whether the state of a user has a call.
+func (s *Shared) KnowsCall(of lastseen.UserKey, id string) bool {
+	return kit.Locked(&s.userStates.mu, func() bool {
+		st := s.userStates.users[of]
+		return st != nil && st.call(id) != nil
+	})
+}
+
+// Refreshing returns how many states of users are to be read again.
+func (s *Shared) Refreshing() (n int) {
+	s.userStates.mu.Lock()
+	defer s.userStates.mu.Unlock()
+	for _, st := range s.userStates.users {
+		if st.job != nil {
+			n++
+		}
 	}
-	return id
+	return n + len(s.userStates.spread)
 }
 
 func (s *Shared) Watch(caller *auth.Caller, n int) (end func(), err error) {
@@ -66,14 +72,6 @@ func (s *Shared) Watch(caller *auth.Caller, n int) (end func(), err error) {
 
 func (s *Shared) WatchesOf(caller limit.Key) int {
 	return kit.Locked(&s.watched.mu, func() int { return s.watched.counts[caller] })
-}
-
-// ReadCallsWith replaces what reads calls again by a function that also gets the number of such reads in progress.
-func (s *Shared) ReadCallsWith(read func(user string, reads func() int)) {
-	s.calls.read = func(_ context.Context, p lastseen.UserKey, _ []*session, _ news) error {
-		read(p.User, func() int { return lenOf(&s.calls.mu, &s.calls.jobs) })
-		return nil
-	}
 }
 
 func (s *Shared) CountFollowers(namespace string) int {

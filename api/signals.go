@@ -52,11 +52,11 @@ func (s *Shared) receive(signal store.Signal) {
 	defer s.recoverSignal()
 	switch {
 	case signal.Kind == signalSelf && signal.User != "":
-		s.selves.add(lastseen.UserKey{Namespace: signal.Namespace, User: signal.User}, news{renewed: true})
+		of := lastseen.UserKey{Namespace: signal.Namespace, User: signal.User}
+		s.userStates.refresh(of, reason{availability: true, renewed: true})
 	case signal.Kind == signalSelf:
 		s.redials.deleted(signal.Namespace, "") // only a deletion changes all users
-		s.selves.refreshAll(signal.Namespace)
-		s.calls.refreshAll(signal.Namespace)
+		s.userStates.refreshAll(signal.Namespace)
 	case signal.Kind == signalTyping:
 		s.deliverTyping(signal)
 	case signal.Kind == signalContacts:
@@ -65,13 +65,11 @@ func (s *Shared) receive(signal store.Signal) {
 		s.redials.deleted(signal.Namespace, signal.User)
 	case signal.Kind == "":
 		s.newest.Load().Keeper.Receive(signal)
-		s.selves.refreshAll("")
-		s.calls.refreshAll("")
+		s.userStates.refreshAll("")
 		s.viewers.changed("", "")
 	default:
 		s.newest.Load().Keeper.Receive(signal)
-		id, users := calls.OfSignal(signal)
-		s.deliverCall(signal.Namespace, id, users)
+		s.userStates.receiveCall(signal.Namespace, calls.OfSignal(signal))
 	}
 }
 
@@ -83,15 +81,12 @@ func (s *Shared) recoverSignal() {
 	}
 }
 
-// deliverCall has the connections of parties to this server, and requests that wait, learn what became of a call. Work
-// for the callee begins once the caller's connections have their frames, so that these do not take longer if an
-// invisible callee is connected.
-func (s *Shared) deliverCall(namespace, id string, users []string) {
-	if len(users) == 0 {
-		return
+// sessionsOf returns the sessions of a user, also those that are being opened.
+func (s *Shared) sessionsOf(p lastseen.UserKey) (sessions []*session) {
+	for _, peer := range s.newest.Load().Connections.Peers(p.Namespace, p.User) {
+		if n, ok := peer.(*session); ok {
+			sessions = append(sessions, n)
+		}
 	}
-	of := lastseen.UserKey{Namespace: namespace, User: users[0]}
-	s.callWaits.wake(of)
-	next := func() { s.deliverCall(namespace, id, users[1:]) }
-	s.calls.add(of, news{calls: []string{id}, then: []func(){next}})
+	return sessions
 }

@@ -288,7 +288,7 @@ func (n *party) expire(left, now time.Duration) []notice {
 
 func (h *hearing) notify(ctx context.Context, namespace string, n notice) {
 	h.results.stats.signals.Add(1)
-	if err := h.results.signal(ctx, namespace, n.id, n.users...); err != nil {
+	if err := h.results.signal(ctx, namespace, Change{ID: n.id, Users: n.users}); err != nil {
 		h.logger.Debug("cannot signal a call; trying again", "namespace", namespace, "error", err)
 	}
 }

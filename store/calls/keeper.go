@@ -4,10 +4,11 @@
 //
 // # Signals
 //
-// A signal that a call has changed names the call and its parties: see [Signal]. Its receivers read the call: signals
-// carry no state, so they can be repeated, overtake each other, or be lost. One that could not be sent is sent again
-// later, and so it is for calls about which a step returned no result. A call that a connection follows is read from
-// time to time, so that a lost signal neither hides its end nor loses it.
+// A signal that a call has changed names the call and its parties, and has the call as it was then, unless it is large:
+// see [Change]. Signals can be repeated, overtake each other, or be lost, and anyone with the right to publish can send
+// one. So receivers take only a new App of a call that they know, and read everything else. A signal that could not be
+// sent is sent again later, and so it is for calls about which a step returned no result. A call that a connection
+// follows is read from time to time, so that a lost signal neither hides its end nor loses it.
 //
 // # On one server
 //

@@ -78,10 +78,10 @@ func startServer(
 // receive does what a connection does with a signal.
 func (r *realServer) receive(ctx context.Context, signal store.Signal) {
 	r.Receive(signal)
-	id, users := OfSignal(signal)
-	for _, user := range users {
+	change := OfSignal(signal)
+	for _, user := range change.Users {
 		if r.connected(user) {
-			r.learn(ctx, signal.Namespace, id, user)
+			r.learn(ctx, signal.Namespace, change.ID, user)
 		}
 	}
 }

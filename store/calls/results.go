@@ -80,15 +80,17 @@ func (r *results) finish(ctx context.Context, namespace string, steps []store.Ca
 
 // signalParties signals a call to its parties; callee says whether the callee is one.
 func (r *results) signalParties(ctx context.Context, namespace string, c lastseen.Call, callee bool) error {
+	change := Change{ID: c.ID, Users: []string{c.From, c.To}, Call: &c}
 	if !callee {
-		return r.signal(ctx, namespace, c.ID, c.From)
+		change.Users = change.Users[:1]
 	}
-	return r.signal(ctx, namespace, c.ID, c.From, c.To)
+	return r.signal(ctx, namespace, change)
 }
 
-// signal has the servers that users are connected to read a call. Signals that this store cannot send are no error.
-func (r *results) signal(ctx context.Context, namespace, id string, users ...string) error {
-	err := r.store.Signal(ctx, Signal(namespace, id, users...))
+// signal has the servers that users are connected to learn of a change. Signals that this store cannot send are no
+// error.
+func (r *results) signal(ctx context.Context, namespace string, c Change) error {
+	err := r.store.Signal(ctx, c.signal(namespace))
 	if errors.Is(err, store.ErrNoSignals) {
 		return nil
 	}

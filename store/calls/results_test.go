@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,18 +98,35 @@ func TestSignals(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, s.signals)
 		finish()
-		want := Signal(ns, step.Call.ID, users...)
-		require.Equal(t, []store.Signal{want}, s.signals)
+		require.Equal(t, []Change{{step.Call.ID, users, &step.Call}}, changesOf(s.signals))
 		w.acts(s, step.Call.ID, "carol", lastseen.End)
-		require.Equal(t, []store.Signal{want, want}, s.signals)
+		ended := changesOf(s.signals)[1]
+		require.Equal(t, users, ended.Users)
+		require.Equal(t, lastseen.Cancelled, ended.Call.State)
 	}
 }
 
-// TestOfSignal: what others publish is no signal of a call, unless it names one and two parties at most.
+// changesOf returns what signals are about.
+func changesOf(signals []store.Signal) (changes []Change) {
+	for _, s := range signals {
+		changes = append(changes, OfSignal(s))
+	}
+	return changes
+}
+
+// TestOfSignal: what others publish is not a signal of a call, unless it names one and two parties at most. A call with
+// a large App, or with another ID, has to be read.
 func TestOfSignal(t *testing.T) {
-	id, users := OfSignal(Signal(ns, "id", "alice", "bob"))
-	require.Equal(t, "id", id)
-	require.Equal(t, []string{"alice", "bob"}, users)
+	want := Change{ID: "id", Users: []string{"alice", "bob"}}
+	require.Equal(t, want, OfSignal(Signal(ns, "id", "alice", "bob")))
+	c := lastseen.Call{ID: "id", From: "alice", App: strings.Repeat("\"", maxSignalApp), Over: lastseen.MaxInstant}
+	withCall := want
+	withCall.Call = &c
+	require.Equal(t, withCall, OfSignal(withCall.signal(ns)))
+	c.App += "\""
+	require.Equal(t, want, OfSignal(withCall.signal(ns)))
+	c.ID, c.App = "other", ""
+	require.Equal(t, want, OfSignal(withCall.signal(ns)))
 	for _, s := range []store.Signal{
 		{},
 		{Kind: "self", Data: Signal(ns, "id", "alice").Data},
@@ -116,9 +134,7 @@ func TestOfSignal(t *testing.T) {
 		{Kind: signalKind, Data: []byte("id")},
 		Signal(ns, "id", "alice", "bob", "carol"),
 	} {
-		id, users = OfSignal(s)
-		require.Empty(t, id)
-		require.Empty(t, users)
+		require.Equal(t, Change{}, OfSignal(s))
 	}
 }
 

@@ -211,16 +211,16 @@ func (s *server) readCalls(ctx context.Context) (busy bool) {
 	s.signals = nil
 	s.mu.Unlock()
 	for _, signal := range signals {
-		id, users := OfSignal(signal)
-		for _, user := range users {
+		change := OfSignal(signal)
+		for _, user := range change.Users {
 			if s.connections[lastseen.UserKey{Namespace: signal.Namespace, User: user}] == nil {
 				continue
 			}
 			busy = true
-			c, err := store.ReadCall(ctx, s, signal.Namespace, id)
+			c, err := store.ReadCall(ctx, s, signal.Namespace, change.ID)
 			if err != nil {
 				s.mu.Lock()
-				s.signals = append(s.signals, Signal(signal.Namespace, id, user)) // try again later
+				s.signals = append(s.signals, Signal(signal.Namespace, change.ID, user)) // try again later
 				s.mu.Unlock()
 				busy = false
 				continue

@@ -1,0 +1,386 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/calls"
+)
+
+// keyOf names a user.
+func keyOf(user string) lastseen.UserKey { return lastseen.UserKey{Namespace: "chat", User: user} }
+
+// statesOn returns the states of users of a server on a store.
+func statesOn(s store.Store) *userStates {
+	c := Config{Store: s, Settings: usualSettings(), Logger: slog.New(slog.DiscardHandler)}
+	c.Shared = NewShared(c)
+	New(c)
+	return c.Shared.userStates
+}
+
+// openMailbox opens a mailbox of a connection of alice until the test ends. It is not woken.
+func openMailbox(t *testing.T, s *userStates) *mailbox {
+	t.Helper()
+	m := s.open(keyOf("alice"), false, func() {})
+	t.Cleanup(m.close)
+	return m
+}
+
+// setAvailability sets what alice says, without a signal.
+func setAvailability(t *testing.T, s store.Store, availability lastseen.Availability) {
+	t.Helper()
+	now, err := s.Now(t.Context())
+	require.NoError(t, err)
+	_, err = s.SetAvailability(t.Context(), "chat", "alice", lastseen.Said{Availability: availability}, now)
+	require.NoError(t, err)
+}
+
+// awaitAvailability waits until a mailbox has an availability.
+func awaitAvailability(t *testing.T, m *mailbox, want lastseen.Availability) {
+	t.Helper()
+	kit.Await(t, func() bool {
+		got, _ := m.take()
+		return got != nil && got.Availability == want
+	})
+}
+
+// callSteps returns a call of alice to bob in four states, with versions from 1 on.
+func callSteps() []lastseen.Call {
+	c := lastseen.Call{ID: "c1", From: "alice", To: "bob", Created: 1}
+	ringing, active, ended := c, c, c
+	ringing.State, ringing.Version, ringing.Expires = lastseen.Ringing, 1, 10
+	active.State, active.Version, active.Expires, active.App = lastseen.Active, 2, 20, "1"
+	candidate := active
+	candidate.Version, candidate.App = 3, "2"
+	ended.State, ended.Version, ended.Over = lastseen.Ended, 4, 15
+	return []lastseen.Call{ringing, active, candidate, ended}
+}
+
+// TestKnownCalls: whenever reads begin and end, the client gets each change once, never an older one after a newer one,
+// and in the end knows the newest.
+func TestKnownCalls(t *testing.T) {
+	t.Parallel()
+	states := statesOn(kit.FileStore(t))
+	rapid.Check(t, func(t *rapid.T) {
+		st := &userState{key: keyOf("alice")}
+		m := &mailbox{states: states, state: st, wake: func() {}}
+		st.mailboxes = []*mailbox{m}
+		var last lastseen.Call
+		take := func() {
+			_, changed := m.take()
+			require.LessOrEqual(t, len(changed), 1)
+			for _, c := range changed {
+				require.True(t, last.ID == "" || c.Version > last.Version, "%v after %v", c, last)
+				last = c
+			}
+		}
+		type read struct {
+			began  uint64
+			result lastseen.Call
+		}
+		var reads []read // in progress
+		now := 0         // the index of the state in the store
+		steps := callSteps()
+		set := func(c lastseen.Call, began uint64) {
+			states.mu.Lock()
+			defer states.mu.Unlock()
+			c.Expires += lastseen.Instant(rapid.IntRange(0, 5).Draw(t, "renewed"))
+			st.setCall(c, began)
+		}
+		set(steps[0], st.next())
+		for range rapid.IntRange(1, 20).Draw(t, "events") {
+			switch rapid.IntRange(0, 3).Draw(t, "event") {
+			case 0:
+				now = min(now+1, len(steps)-1)
+			case 1:
+				reads = append(reads, read{began: st.next(), result: steps[now]})
+			case 2:
+				for i := range reads { // the store responds to some only now
+					if rapid.Bool().Draw(t, "late") {
+						reads[i].result = steps[now]
+					}
+				}
+			case 3:
+				if len(reads) > 0 {
+					i := rapid.IntRange(0, len(reads)-1).Draw(t, "ends")
+					set(reads[i].result, reads[i].began)
+					reads = slices.Delete(reads, i, i+1)
+				}
+			}
+			if rapid.Bool().Draw(t, "takes") {
+				take()
+			}
+		}
+		set(steps[now], st.next())
+		take()
+		require.Equal(t, steps[now].Version, last.Version)
+	})
+}
+
+// TestKnownCallIsReplaced: a read that began since replaces what is known, also by an older version, as a store has it
+// after a failover, unless the call was over. Calls that are over do not replace the one that goes on.
+func TestKnownCallIsReplaced(t *testing.T) {
+	t.Parallel()
+	st := &userState{}
+	steps := callSteps()
+	ringing, active, ended := steps[0], steps[1], steps[3]
+	st.setCall(active, st.next())
+	for i := range 2 * maxKnownCalls {
+		st.setCall(lastseen.Call{ID: strconv.Itoa(i), State: lastseen.Missed}, st.next())
+	}
+	require.Len(t, st.calls, maxKnownCalls)
+	began := st.next()
+	st.setCall(ringing, began)
+	require.Equal(t, ringing, st.goingOn().Call)
+	st.setCall(active, began)
+	require.Equal(t, active, st.goingOn().Call)
+	st.setCall(ringing, began)
+	require.Equal(t, active, st.goingOn().Call, "the read began before")
+	ended.Version = 1
+	st.setCall(ended, began)
+	require.Nil(t, st.goingOn(), "an end is newer whatever its version")
+	st.setCall(active, st.next())
+	require.Nil(t, st.goingOn())
+}
+
+// TestSignalledCalls: a signal has what the app says now in a known call. All else is read: a call that is not known or
+// that a party changed, one that differs although it is not newer, and a signal without a call. Requests that wait are
+// woken in any case.
+func TestSignalledCalls(t *testing.T) {
+	t.Parallel()
+	states := statesOn(kit.FileStore(t))
+	m := openMailbox(t, states)
+	steps := callSteps()
+	ringing, active, candidate, ended := steps[0], steps[1], steps[2], steps[3]
+	var wakes, signals int
+	poll := states.open(keyOf("alice"), true, func() { wakes++ })
+	defer poll.close()
+	signalled := func(c *lastseen.Call) bool {
+		signals++
+		return states.setSignalled(keyOf("alice"), c)
+	}
+	require.False(t, signalled(&ringing), "whoever can publish must not make a phone ring")
+	require.False(t, signalled(nil))
+	m.state.setCall(ringing, m.state.next())
+	m.take()
+	require.True(t, signalled(&ringing), "again")
+	require.False(t, signalled(&active))
+	require.False(t, signalled(&ended))
+	_, changed := m.take()
+	require.Empty(t, changed)
+
+	m.state.setCall(active, m.state.next())
+	m.take()
+	other := active
+	other.App = "another"
+	require.False(t, signalled(&other), "of the same version")
+	other = candidate
+	other.To = "carol"
+	require.False(t, signalled(&other), "of others")
+	require.True(t, signalled(&candidate))
+	require.False(t, signalled(&active), "an older one")
+	_, changed = m.take()
+	require.Equal(t, []lastseen.Call{candidate}, changed)
+	require.True(t, states.setSignalled(keyOf("carol"), &active), "not here")
+	require.Equal(t, signals, wakes)
+	m.state.setCall(ended, m.state.next())
+	require.True(t, signalled(&active), "it is over")
+}
+
+// pausedStore has reads of availabilities wait until a test lets them end.
+func pausedStore(t *testing.T) (s *kit.HookedStore, reads chan chan struct{}) {
+	t.Helper()
+	reads = make(chan chan struct{}, 10)
+	return &kit.HookedStore{Store: kit.FileStore(t), After: func(call string) error {
+		if call == "ReadAvailability" {
+			proceed := make(chan struct{})
+			reads <- proceed
+			<-proceed
+		}
+		return nil
+	}}, reads
+}
+
+// beginLater has a connection read the state, and returns where the result comes.
+func beginLater(t *testing.T, m *mailbox) <-chan beginning {
+	t.Helper()
+	begun := make(chan beginning, 1)
+	go func() {
+		b, err := m.begin(context.Background())
+		assert.NoError(t, err)
+		begun <- b
+	}()
+	return begun
+}
+
+// TestOverlappingReads: if two reads of the availability overlap, it is not known which result is newer, so it is read
+// once more, by the job that was overtaken or by another one.
+func TestOverlappingReads(t *testing.T) {
+	t.Parallel()
+	s, reads := pausedStore(t)
+	states := statesOn(s)
+	m, other := openMailbox(t, states), openMailbox(t, states)
+	first := beginLater(t, m)
+	opening := <-reads
+	setAvailability(t, s, lastseen.Away)
+	states.refresh(keyOf("alice"), reason{availability: true})
+	job := <-reads
+	setAvailability(t, s, lastseen.Busy) // its signal was lost
+	close(opening)
+	require.Empty(t, (<-first).availability)
+	close(job)
+	close(<-reads) // once more
+	awaitAvailability(t, m, lastseen.Busy)
+
+	setAvailability(t, s, lastseen.Away)
+	first = beginLater(t, m)
+	opening = <-reads
+	setAvailability(t, s, "") // again without a signal
+	second := beginLater(t, other)
+	opening2 := <-reads
+	close(opening)
+	require.Equal(t, lastseen.Away, (<-first).availability.Availability)
+	close(opening2)
+	<-second
+	close(<-reads)
+	awaitAvailability(t, m, "")
+}
+
+// TestReadsOfCallsDoNotCount: a read of calls meanwhile does not make that of the availability void.
+func TestReadsOfCallsDoNotCount(t *testing.T) {
+	t.Parallel()
+	s, reads := pausedStore(t)
+	states := statesOn(s)
+	m := openMailbox(t, states)
+	setAvailability(t, s, lastseen.Busy)
+	begun := beginLater(t, m)
+	opening := <-reads
+	done := make(chan struct{})
+	states.refresh(keyOf("alice"), reason{ids: []string{"c1"}, then: []func(){func() { close(done) }}})
+	<-done
+	close(opening)
+	require.Equal(t, lastseen.Busy, (<-begun).availability.Availability)
+}
+
+// TestFailedRefresh: what could be read is not read and sent again when the rest is, and what follows is called once.
+// Users whose state cannot be read do not keep others waiting.
+func TestFailedRefresh(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		away.Store(true)
+		states := statesOn(&kit.HookedStore{Store: kit.FileStore(t), Before: func(_ context.Context, call string) error {
+			if call == "ReadCalls" && away.Load() {
+				return store.ErrUnavailable
+			}
+			return nil
+		}})
+		var then, wakes atomic.Int64
+		var mailboxes []*mailbox
+		for i := range 2 * maxRefreshes {
+			m := states.open(keyOf(strconv.Itoa(i)), false, func() { wakes.Add(1) })
+			defer m.close()
+			mailboxes = append(mailboxes, m)
+			states.refresh(m.state.key, reason{
+				availability: true, renewed: true, calls: true, then: []func(){func() { then.Add(1) }},
+			})
+		}
+		synctest.Wait()
+		require.EqualValues(t, 2*maxRefreshes, then.Load())
+		time.Sleep(10 * refreshRetry)
+		away.Store(false)
+		time.Sleep(refreshRetry)
+		synctest.Wait()
+		for _, m := range mailboxes {
+			states.mu.Lock()
+			require.Nil(t, m.state.job)
+			states.mu.Unlock()
+		}
+		require.EqualValues(t, 2*maxRefreshes, then.Load())
+		require.EqualValues(t, 2*maxRefreshes, wakes.Load(), "each once")
+	})
+}
+
+// TestEndsOfCallsWait: a client that receives slowly gets the end of each call that it knows.
+func TestEndsOfCallsWait(t *testing.T) {
+	t.Parallel()
+	states := statesOn(kit.FileStore(t))
+	m := openMailbox(t, states)
+	steps := callSteps()
+	ended := func(id string) lastseen.Call {
+		c := steps[3]
+		c.ID = id
+		return c
+	}
+	m.state.setCall(steps[0], m.state.next())
+	m.take()
+	m.state.setCall(steps[3], m.state.next())
+	for i := range 2 * maxKnownCalls {
+		m.state.setCall(ended(strconv.Itoa(i)), m.state.next())
+	}
+	_, changed := m.take()
+	require.Equal(t, steps[3], changed[0])
+	require.Len(t, changed, 1+2*maxKnownCalls)
+	for i := range 2 * maxUnsentCalls {
+		m.state.setCall(ended("more"+strconv.Itoa(i)), m.state.next())
+	}
+	require.Len(t, m.state.calls, maxUnsentCalls)
+}
+
+// TestReasonsAdd: that signals may have been lost is not forgotten when something else happens before the read.
+func TestReasonsAdd(t *testing.T) {
+	t.Parallel()
+	var why reason
+	why.add(reason{ids: []string{"c1"}})
+	why.add(reason{calls: true, availability: true})
+	why.add(reason{renewed: true, ids: []string{"c1", "c2"}})
+	require.Equal(t, reason{availability: true, renewed: true, calls: true, ids: []string{"c1", "c2"}}, why)
+	for i := range 2 * maxCallsToRefresh {
+		why.add(reason{ids: []string{strconv.Itoa(i)}})
+	}
+	require.Len(t, why.ids, maxCallsToRefresh)
+}
+
+// TestCallerIsSentCallsFirst: work for the callee begins once the caller's connections are woken.
+func TestCallerIsSentCallsFirst(t *testing.T) {
+	t.Parallel()
+	var states *userStates
+	order := make(chan string, 20)
+	s := &kit.HookedStore{Store: kit.FileStore(t), Before: func(_ context.Context, call string) error {
+		if call == "ReadCalls" {
+			order <- "read"
+		}
+		return nil
+	}}
+	states = statesOn(s)
+	for _, user := range []string{"alice", "bob"} {
+		m := states.open(keyOf(user), false, func() { order <- "woken " + user })
+		defer m.close()
+	}
+	_, err := s.StartCall(t.Context(), "chat", store.NewCall{
+		ID: "c1", From: "alice", To: "bob", Ring: time.Minute, Quiet: time.Minute,
+	})
+	require.NoError(t, err)
+	states.receiveCall("chat", calls.OfSignal(calls.Signal("chat", "c1", "alice", "bob")))
+	require.Equal(t, "[read woken alice read woken bob]", fmt.Sprint([]string{<-order, <-order, <-order, <-order}))
+	c, err := store.ReadCall(t.Context(), s, "chat", "c1")
+	require.NoError(t, err)
+	<-order
+	c.App, c.Version = "more", c.Version+1
+	states.receiveCall("chat", calls.Change{ID: "c1", Users: []string{"alice", "bob"}, Call: &c})
+	require.Equal(t, "[woken alice woken bob]", fmt.Sprint([]string{<-order, <-order}), "without a read")
+}
