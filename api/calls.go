@@ -269,8 +269,8 @@ func (s *server) getCall(c echo.Context, _ query) error {
 	return respond(c, showCall(call))
 }
 
-// isParty reports whether a user with an ongoing call is a party of a call. While that rings, the callee may not be one:
-// see [store.NewCall].
+// isParty reports whether a user with an ongoing call is a party of a call. While that rings, the callee may not be
+// one: see [store.NewCall].
 func isParty(user string, call, ongoing lastseen.Call) bool {
 	reached := call.State != lastseen.Ringing || ongoing.ID == call.ID
 	party := call.Party(user)

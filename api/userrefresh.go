@@ -76,8 +76,8 @@ func (s *userStates) refresh(key lastseen.UserKey, why reason) {
 	why.callThen()
 }
 
-// enqueue adds a job, and a worker unless there are enough. What follows stays with the reason if too much waits for the
-// job already. The caller holds the mutex.
+// enqueue adds a job, and a worker unless there are enough. What follows stays with the reason if too much waits for
+// the job already. The caller holds the mutex.
 func (s *userStates) enqueue(st *userState, why *reason) {
 	if st.job == nil {
 		st.job = &reason{}

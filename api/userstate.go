@@ -363,8 +363,8 @@ func (s *userStates) receiveCall(namespace string, change calls.Change) {
 	s.refresh(key, reason{ids: []string{change.ID}, then: []func(){next}})
 }
 
-// setSignalled notes a call as a signal has it, and reports whether it need not be read. It takes what the app says now,
-// which changes often, and nothing else: who can publish must not make a phone ring, nor have a call end.
+// setSignalled notes a call as a signal has it, and reports whether it need not be read. It takes what the app says
+// now, which changes often, and nothing else: who can publish must not make a phone ring, nor have a call end.
 func (s *userStates) setSignalled(key lastseen.UserKey, c *lastseen.Call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -283,12 +283,13 @@ func TestFailedRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool
 		away.Store(true)
-		states := statesOn(&kit.HookedStore{Store: kit.FileStore(t), Before: func(_ context.Context, call string) error {
+		s := &kit.HookedStore{Store: kit.FileStore(t), Before: func(_ context.Context, call string) error {
 			if call == "ReadCalls" && away.Load() {
 				return store.ErrUnavailable
 			}
 			return nil
-		}})
+		}}
+		states := statesOn(s)
 		var then, wakes atomic.Int64
 		var mailboxes []*mailbox
 		for i := range 2 * maxRefreshes {
