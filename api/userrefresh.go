@@ -121,7 +121,9 @@ func (s *userStates) attempt(st *userState, why *reason) error {
 	defer cancel()
 	r, err := s.read(ctx, st, why)
 	for _, c := range r.lost {
-		err = cmp.Or(endAgain(ctx, s.shared.newest.Load(), st.key, c), err)
+		if failed := endAgain(ctx, s.shared.newest.Load(), st.key, c); failed != nil {
+			why.calls, err = true, failed
+		}
 	}
 	return err
 }

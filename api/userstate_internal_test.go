@@ -316,6 +316,34 @@ func TestFailedRefresh(t *testing.T) {
 	})
 }
 
+// TestEndsThatTheStoreLost: a call that goes on although the client was sent its end is ended, also if that fails first.
+func TestEndsThatTheStoreLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var acts atomic.Int64
+		s := &kit.HookedStore{Store: kit.FileStore(t), Before: func(_ context.Context, call string) error {
+			if call == "StepCall" && acts.Add(1) == 1 {
+				return store.ErrUnavailable
+			}
+			return nil
+		}}
+		_, err := s.StartCall(t.Context(), "chat", store.NewCall{
+			ID: "c1", From: "alice", To: "bob", Ring: time.Minute, Quiet: time.Minute,
+		})
+		require.NoError(t, err)
+		states := statesOn(s)
+		m := openMailbox(t, states)
+		m.state.setCall(callSteps()[3], m.state.next())
+		states.refresh(keyOf("alice"), reason{calls: true})
+		time.Sleep(2 * refreshRetry)
+		synctest.Wait()
+		c, err := store.ReadCall(t.Context(), s, "chat", "c1")
+		require.NoError(t, err)
+		require.Equal(t, lastseen.Cancelled, c.State)
+		require.EqualValues(t, 2, acts.Load())
+	})
+}
+
 // TestEndsOfCallsWait: a client that receives slowly gets the end of each call that it knows.
 func TestEndsOfCallsWait(t *testing.T) {
 	t.Parallel()
