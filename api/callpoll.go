@@ -116,11 +116,10 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 	if !p.waits {
 		return p.read()
 	}
-	giveBack, err := p.watched.take(p.caller, 1)
-	if err != nil {
+	if err := p.watched.add(p.caller, 1); err != nil {
 		return nil, callPlace{}, err
 	}
-	defer giveBack()
+	defer func() { _ = p.watched.add(p.caller, -1) }() // which has no error
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
 	defer p.userStates.open(of, true, p.wakes.wakeUp).close()
 	p.permitted = func(caller *auth.Caller) error {

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
@@ -33,32 +35,49 @@ func TestRounds(t *testing.T) {
 func TestWatchCounts(t *testing.T) {
 	var w watchCounts
 	alice := &auth.Caller{Kind: auth.ByToken, Issuer: "issuer", Name: "alice"}
-	first, err := w.take(alice, 3000)
-	require.NoError(t, err)
-	second, err := w.take(alice, store.MaxWatched-3000)
-	require.NoError(t, err)
-	_, err = w.take(alice, 1)
-	requireCode(t, problem.RateLimited, err)
+	require.NoError(t, w.add(alice, 3000))
+	require.NoError(t, w.add(alice, store.MaxWatched-3000))
+	requireCode(t, problem.RateLimited, w.add(alice, 1))
 	for _, other := range []*auth.Caller{
 		{Kind: auth.ByToken, Issuer: "another", Name: "alice"}, {Kind: auth.ByToken, Issuer: "issuer", Name: "bob"},
 	} {
-		giveBack, err := w.take(other, store.MaxWatched)
-		require.NoError(t, err)
-		giveBack()
+		require.NoError(t, w.add(other, store.MaxWatched))
+		require.NoError(t, w.add(other, -store.MaxWatched))
 	}
 	for _, unlimited := range []*auth.Caller{nil, {Kind: auth.Anonymous}, {Kind: auth.ByKey, Name: "service"}} {
 		for range 3 {
-			_, err := w.take(unlimited, store.MaxWatched)
-			require.NoError(t, err)
+			require.NoError(t, w.add(unlimited, store.MaxWatched))
 		}
 	}
 	require.Len(t, w.counts, 1)
-	first()
-	third, err := w.take(alice, 3000)
-	require.NoError(t, err)
-	second()
-	third()
+	require.NoError(t, w.add(alice, -store.MaxWatched))
 	require.Empty(t, w.counts)
+}
+
+// TestLedger: what is refused changes nothing, and what was counted is given back to the caller to whom it was counted.
+func TestLedger(t *testing.T) {
+	t.Parallel()
+	shared := statesOn(kit.FileStore(t)).shared
+	alice := &auth.Caller{Kind: auth.ByToken, Issuer: "issuer", Name: "alice"}
+	key := limit.ByUser("issuer", "alice")
+	payer := func() (limit.Key, bool) { return key, true }
+	var ledgers []*ledger
+	for i := range maxNamespaces {
+		ledgers = append(ledgers, &ledger{shared: shared, namespace: strconv.Itoa(i), payer: payer})
+		require.NoError(t, ledgers[i].set(2, alice))
+	}
+	refused := &ledger{shared: shared, namespace: "one more", payer: payer}
+	requireCode(t, problem.RateLimited, refused.set(3, alice))
+	require.Equal(t, 2*maxNamespaces, shared.watched.counts[key])
+	requireCode(t, problem.RateLimited, ledgers[0].set(store.MaxWatched, alice))
+	require.NoError(t, ledgers[0].set(1, &auth.Caller{Kind: auth.ByKey, Name: "after a reload"}))
+	require.Equal(t, 2*maxNamespaces-1, shared.watched.counts[key])
+	for _, l := range ledgers {
+		l.clear()
+	}
+	require.Empty(t, shared.watched.counts)
+	requireCode(t, problem.RateLimited, refused.set(1, alice)) // the others count for a while
+	require.NoError(t, ledgers[0].set(1, alice))
 }
 
 func TestAcceptsEvents(t *testing.T) {

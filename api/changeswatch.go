@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -21,8 +22,8 @@ type watch struct {
 	owner     string // whose contacts are followed; empty if others are
 	watcher   changesWatcher
 	opened    lastseen.Instant // by the store's clock; changes recorded later are delivered live
-	giveBack  func()           // the users and the namespace that the caller follows
-	uncharged int              // users who count as requests only after a reset
+	counted   ledger
+	uncharged int // users who count as requests only after a reset
 }
 
 // watch begins to follow changes for an authorized request. The caller closes the watch.
@@ -42,40 +43,27 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 		return nil, err
 	}
 	var err error
-	if err = w.take(max(1, len(asked.Users))); err != nil {
+	w.counted = ledger{shared: s.Shared, namespace: asked.namespace, payer: func() (limit.Key, bool) {
+		return w.limitKey(c, w.caller)
+	}}
+	if err = w.counted.set(max(1, len(asked.Users)), w.caller); err != nil {
 		return nil, err
 	}
 	ctx := c.Request().Context()
 	if s.Telemetry != nil {
 		if w.opened, err = s.Store.Now(ctx); err != nil {
-			w.giveBack()
+			w.counted.clear()
 			return nil, err
 		}
 	}
 	s.overload.begin()
 	defer s.overload.end()
 	if err = w.follow(ctx, asked); err != nil {
-		w.giveBack()
+		w.counted.clear()
 		return nil, err
 	}
 	w.open()
 	return w, nil
-}
-
-// take counts users and the namespace to the caller.
-func (w *watch) take(users int) error {
-	giveBack, err := w.watched.take(w.caller, users)
-	if err != nil {
-		return err
-	}
-	key, limited := w.limitKey(w.c, w.caller)
-	end, err := w.followNamespace(key, limited, w.namespace)
-	if err != nil {
-		giveBack()
-		return err
-	}
-	w.giveBack = func() { giveBack(); end() }
-	return nil
 }
 
 // follow opens the watcher. Contacts count as users who were named, once it is known how many there are.
@@ -111,7 +99,7 @@ func (w *watch) charge(all bool) error {
 func (w *watch) close() {
 	w.cancel()
 	w.watcher.Close()
-	w.giveBack()
+	w.counted.clear()
 }
 
 // poll returns the next batch without waiting; it has no users if nothing has changed. It can be a call to the store.

@@ -119,7 +119,7 @@ func (f *following) changeWatcher(s *server, q watchQuery, remove []string) (bat
 		if err := f.charge(s, users); err != nil {
 			return batch, err
 		}
-		if err := f.take(s, users); err != nil {
+		if err := f.count(users); err != nil {
 			return batch, err
 		}
 	}

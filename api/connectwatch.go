@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -59,9 +58,7 @@ type following struct {
 	everyone bool             // the watcher watches everyone
 	counted  bool             // counts are sent
 	opened   lastseen.Instant // by the store's clock; changes recorded later are delivered live
-	taken    int              // users counted to the watching caller
-	watching *auth.Caller     // the caller at that time: after a reload, the session can have another
-	unfollow func()           // gives back the namespace; nil if it is not counted to the caller
+	ledger   ledger
 	tickAt   time.Time
 }
 
@@ -83,6 +80,7 @@ func newFollowing(s *server, n *session) *following {
 	return &following{
 		session: n, frames: make(chan watchFrame, 1), done: make(chan struct{}),
 		opened: math.MaxInt64, visibility: s.visibility(n.namespace),
+		ledger: ledger{shared: n.Shared, namespace: n.namespace, payer: n.payer},
 	}
 }
 
@@ -132,7 +130,7 @@ func (f *following) replace(s *server, q watchQuery) (batch feed.Batch, err erro
 			return batch, err
 		}
 	}
-	if err := f.take(s, max(1, users)); err != nil {
+	if err := f.count(max(1, users)); err != nil {
 		return batch, err
 	}
 	f.noteOpened(s)
@@ -183,41 +181,16 @@ func (f *following) charge(s *server, users int) error {
 	return s.chargeKey(key, limited, users)
 }
 
-// take counts n more users to the caller, and the namespace once.
-func (f *following) take(s *server, n int) (err error) {
-	if f.taken == 0 {
-		f.watching = f.currentCaller()
-	}
-	if _, err := s.watched.take(f.watching, n); err != nil {
-		return err
-	}
-	f.taken += n
-	if f.unfollow == nil {
-		key, limited := f.payer()
-		f.unfollow, err = s.followNamespace(key, limited, f.namespace)
-	}
-	return err
-}
+// count counts n more users to the caller.
+func (f *following) count(n int) error { return f.ledger.set(f.ledger.users+n, f.currentCaller()) }
 
-// giveBack counts n users less.
-func (f *following) giveBack(n int) {
-	f.taken -= n
-	f.watched.giveBack(f.watching, n)
-}
-
-// settle counts as many users to the caller as the watcher has, and the namespace if there is a watcher.
+// settle counts as many users to the caller as the watcher has. It gives back, and so it does not fail.
 func (f *following) settle() {
 	users := 0
 	if f.watcher != nil {
 		users = max(1, f.watcher.Len())
 	}
-	if f.taken > users {
-		f.giveBack(f.taken - users)
-	}
-	if f.watcher == nil && f.unfollow != nil {
-		f.unfollow()
-		f.unfollow = nil
-	}
+	_ = f.ledger.set(min(users, f.ledger.users), f.currentCaller())
 }
 
 // stopWatching ends the watcher.

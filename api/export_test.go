@@ -67,7 +67,7 @@ func (s *Shared) Refreshing() (n int) {
 }
 
 func (s *Shared) Watch(caller *auth.Caller, n int) (end func(), err error) {
-	return s.watched.take(caller, n)
+	return func() { _ = s.watched.add(caller, -n) }, s.watched.add(caller, n)
 }
 
 func (s *Shared) WatchesOf(caller limit.Key) int {

@@ -38,7 +38,7 @@ type visibleWatcher struct {
 	owner     string // whose contacts are watched; "" if users are named, or if the viewer sees nobody
 	caller    *auth.Caller
 	inner     *feed.Watcher // of the users named: nobody else learns what it returns
-	counted   int           // contacts counted to the caller, besides the watcher itself
+	contacts  ledger        // that count to the caller, besides the watcher itself
 	after     []store.Place // of the query
 	read      bool          // the inner watcher has returned a batch
 	begun     bool          // there was a batch, or the client knows what there is after the places of the query
@@ -62,6 +62,7 @@ func (s *server) openVisible(
 ) (*visibleWatcher, error) {
 	w := &visibleWatcher{
 		server: s, namespace: namespace, viewer: v, owner: owner, caller: caller, after: q.After,
+		contacts:     ledger{shared: s.Shared},
 		visibleUsers: newVisibleUsers(q.Everyone),
 		due:          contactsDue{all: true}, // but those of the owner, which open reads
 	}
@@ -105,8 +106,7 @@ func (w *visibleWatcher) Close() {
 	if w.inner != nil {
 		w.inner.Close()
 	}
-	w.watched.giveBack(w.caller, w.counted)
-	w.counted = 0
+	w.contacts.clear()
 }
 
 // Len returns the number of users who are watched; 1 for everyone.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -223,19 +222,7 @@ func without(names, others []string) []string {
 // count counts the contacts that a watcher of everyone watches to the caller, as users who are named are. The watcher
 // itself counts as one already.
 func (w *visibleWatcher) count(contacts int) error {
-	if w.caller == nil || w.caller.Kind != auth.ByToken {
-		return nil
-	}
-	n := max(0, contacts-1)
-	if n > w.counted {
-		if _, err := w.watched.take(w.caller, n-w.counted); err != nil {
-			return err
-		}
-	} else {
-		w.watched.giveBack(w.caller, w.counted-n)
-	}
-	w.counted = n
-	return nil
+	return w.contacts.set(max(0, contacts-1), w.caller)
 }
 
 // Change changes which users are watched: see [feed.Watcher.Change].
