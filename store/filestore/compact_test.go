@@ -52,7 +52,10 @@ func compactNow(s *Store) error {
 		awaitIdle(s)
 		s.writer.mu.Lock()
 	}
-	frozen, from := s.tables.Snapshot(), log.end
+	frozen := s.tables.Snapshot()
+	log.mu.Lock() // a delayed flush can be in progress
+	from := log.end
+	log.mu.Unlock()
 	s.writer.mu.Unlock()
 	defer log.busy.Store(false)
 	return log.compact(frozen, from)
