@@ -187,8 +187,11 @@ func TestRenewedWhileOpening(t *testing.T) {
 			return
 		}
 		for _, body := range []string{`{"availability":"invisible"}`, `{"note":"here again"}`} {
+			before := s.reads.Load()
 			w.Say(body)
-			assert.True(t, kit.Happens(func() bool { return w.Config.Shared.Refreshing() == 0 }))
+			assert.True(t, kit.Happens(func() bool { // its signal has come
+				return s.reads.Load() > before && w.Config.Shared.Refreshing() == 0
+			}))
 		}
 	}
 	alice, welcome := w.Hello(`{"user":"alice","device":{"id":"tab","kind":"web"}}`)
