@@ -138,6 +138,21 @@ func TestOfSignal(t *testing.T) {
 	}
 }
 
+// FuzzOfSignal: whatever others publish, a change is within the bounds of signals.
+func FuzzOfSignal(f *testing.F) {
+	f.Add(Signal(ns, "id", "alice", "bob").Data)
+	f.Add(Change{ID: "id", Users: []string{"alice"}, Call: &lastseen.Call{ID: "id", App: "1"}}.signal(ns).Data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c := OfSignal(store.Signal{Kind: signalKind, Data: data})
+		require.LessOrEqual(t, len(c.Users), 2)
+		if c.Call != nil {
+			require.Equal(t, c.ID, c.Call.ID)
+			require.LessOrEqual(t, len(c.Call.App), maxSignalApp)
+		}
+		require.Equal(t, c, OfSignal(c.signal(ns)))
+	})
+}
+
 // loseOnce has a method do its work once without a result.
 func loseOnce(name string, h *server) func(string) error {
 	return func(method string) error {

@@ -18,7 +18,8 @@ type Change struct {
 	ID string `json:"id"`
 	// Users are the parties, two at most. Receivers let them learn of it in this order: the caller comes first.
 	Users []string `json:"users"`
-	// Call is the call as it was then; nil if it has to be read.
+	// Call is the call as it was then; nil if it has to be read. Servers of other versions know it by the names of its
+	// fields.
 	Call *lastseen.Call `json:"call,omitempty"`
 }
 
