@@ -86,7 +86,8 @@ func arrows() map[string][]string {
 		},
 		"api/apitest/kit": { // not api, whose own tests import it
 			"", "internal/testenv", "store", "store/filestore", "store/redisstore", "store/storetest",
-			"store/storetest/redistest", "api/auth", "api/live/transport", "api/problem", "api/web",
+			"store/storetest/redistest", "store/storetest/redistest/stores", "api/auth", "api/live/transport", "api/problem",
+			"api/web",
 		},
 		// of tests alone
 		"api/changestests": {}, "api/presencetests": {}, "api/servertests": {}, "api/sockettests": {},

@@ -116,10 +116,11 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 	if !p.waits {
 		return p.read()
 	}
-	if err := p.watched.add(p.caller, 1); err != nil {
+	counted := ledger{shared: p.Shared}
+	if err := counted.set(1, p.caller); err != nil {
 		return nil, callPlace{}, err
 	}
-	defer func() { _ = p.watched.add(p.caller, -1) }() // which has no error
+	defer counted.clear()
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
 	defer p.userStates.open(of, true, p.wakes.wakeUp).close()
 	p.permitted = func(caller *auth.Caller) error {

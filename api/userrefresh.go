@@ -55,7 +55,10 @@ func (r *reason) add(more reason) {
 }
 
 // any reports whether there is something to read.
-func (r *reason) any() bool { return r.availability || r.calls || len(r.ids) > 0 }
+func (r *reason) any() bool { return r.availability || r.ofCalls() }
+
+// ofCalls reports whether calls are to be read.
+func (r *reason) ofCalls() bool { return r.calls || len(r.ids) > 0 }
 
 // callThen calls what follows the first attempt, once.
 func (r *reason) callThen() {
@@ -178,7 +181,7 @@ func (s *userStates) read(ctx context.Context, st *userState, why *reason) (r st
 	if why.availability {
 		r.said, failed = server.Store.ReadAvailability(ctx, st.key.Namespace, st.key.User, now)
 	}
-	if why.calls || len(why.ids) > 0 {
+	if why.ofCalls() {
 		r.found, r.deleted, failedCalls = s.readCalls(ctx, server, st, why)
 	}
 	s.mu.Lock()
@@ -188,7 +191,7 @@ func (s *userStates) read(ctx context.Context, st *userState, why *reason) (r st
 		s.setRead(st, r, why.renewed)
 		why.availability, why.renewed = false, false
 	}
-	if (why.calls || len(why.ids) > 0) && failedCalls == nil {
+	if why.ofCalls() && failedCalls == nil {
 		s.setCalls(st, &r)
 		why.calls, why.ids = false, nil
 	}
@@ -220,7 +223,7 @@ func (s *userStates) setRead(st *userState, r stateRead, renewed bool) {
 func (s *userStates) beginRead(st *userState, why *reason) (began uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := st.goingOn(); c != nil && (why.calls || len(why.ids) > 0) {
+	if c := st.goingOn(); c != nil && why.ofCalls() {
 		why.add(reason{ids: []string{c.ID}})
 	}
 	return st.next(), st.isShown()

@@ -74,13 +74,22 @@ func TestContactsPresence(t *testing.T) {
 	})
 }
 
-// contactPages follows cursors and returns the users of each page.
+// contactPages returns the users of each page of contacts.
 func contactPages(w *apitest.Server, query string, limit int) (pages [][]string) {
+	w.T.Helper()
+	for _, page := range pagesOf(w, fmt.Sprintf("%s?limit=%d%s", contactsPath, limit, query)) {
+		pages = append(pages, kit.Names(page))
+	}
+	return pages
+}
+
+// pagesOf follows cursors from a path with a query and returns all pages.
+func pagesOf(w *apitest.Server, path string, headers ...string) (pages []map[string]any) {
 	w.T.Helper()
 	next := ""
 	for range store.MaxContacts + 2 {
-		page := w.Get(fmt.Sprintf("%s?limit=%d%s%s", contactsPath, limit, query, next))
-		pages = append(pages, kit.Names(page))
+		page := w.Get(path+next, headers...)
+		pages = append(pages, page)
 		cursor, more := page["next_cursor"].(string)
 		if !more {
 			return pages

@@ -60,20 +60,10 @@ func scatter(t testing.TB, s store.Store, users []string) {
 // walk returns the users of all pages of a list, as a caller gets it.
 func walk(w *apitest.Server, query, credentials string) (all []any) {
 	w.T.Helper()
-	cursor := ""
-	for range 100 { // pages
-		r := w.Send(http.MethodGet, "/chat/users"+query+cursor, "", kit.HeadersOf(credentials)...)
-		require.Equal(w.T, http.StatusOK, r.Status, r.Body)
-		page := r.JSON(w.T)
+	for _, page := range pagesOf(w, "/chat/users"+query, kit.HeadersOf(credentials)...) {
 		all = append(all, page["users"].([]any)...)
-		next, more := page["next_cursor"].(string)
-		if !more {
-			return all
-		}
-		cursor = "&cursor=" + next
 	}
-	w.T.Fatal("the list does not end")
-	return nil
+	return all
 }
 
 // TestVisibleLists compares a user's lists and counts of 5,000 contacts, half of whom have the user, with those of a

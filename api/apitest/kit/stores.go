@@ -19,6 +19,7 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
 // ContactStore is a store whose contacts cannot be read at times, and which counts these calls. Real stores do not fail
@@ -98,16 +99,11 @@ func OpenFileStore(t testing.TB, o filestore.Options) store.Store {
 // RedisStore opens a store on a Redis. The changes apply to its options.
 func RedisStore(t testing.TB, url string, changes ...func(*redisstore.Options)) *redisstore.Store {
 	t.Helper()
-	o := redisstore.Options{
-		URL: url, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
-	}
+	o := redisstore.Options{URL: url}
 	for _, change := range changes {
 		change(&o)
 	}
-	s, err := redisstore.Open(o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
+	return stores.New(t, o)
 }
 
 // Sharded has a namespace use three keys.
