@@ -72,7 +72,7 @@ bench:
 
 # Whether times show what users hide: distributions within one run. It needs an otherwise idle machine.
 bench-privacy:
-	go test -count=1 -timeout 1h -run '^$$' -bench 'Invisible|TimingNotices' -benchtime 1x ./e2e/privacy
+	go test -count=1 -timeout 1h -run '^$$' -bench 'Invisible|Strangers|TimingNotices' -benchtime 1x ./e2e/privacy
 
 # How large the code is: lengths, and the numbers that size_test.go lets only fall.
 size:

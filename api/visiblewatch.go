@@ -37,10 +37,9 @@ type visibleWatcher struct {
 	viewer    viewer
 	owner     string // whose contacts are watched; "" if users are named, or if the viewer sees nobody
 	caller    *auth.Caller
-	inner     *feed.Watcher // of the users named: nobody else learns what it returns
+	inner     *feed.Watcher // of the users whom the viewer sees
 	contacts  ledger        // that count to the caller, besides the watcher itself
 	after     []store.Place // of the query
-	read      bool          // the inner watcher has returned a batch
 	begun     bool          // there was a batch, or the client knows what there is after the places of the query
 	asOf      lastseen.Instant
 	notBefore time.Time // when the next batch may come
@@ -87,7 +86,7 @@ func (w *visibleWatcher) open(ctx context.Context, q feed.Query, charge func() e
 	}
 	w.depend(users)
 	w.add(users)
-	w.inner, err = w.Feeds.Watch(ctx, w.namespace, feed.Query{Users: users, Raw: true})
+	w.inner, err = w.Feeds.Watch(ctx, w.namespace, feed.Query{Raw: true}) // of nobody, until contacts are read
 	return err
 }
 
@@ -114,7 +113,7 @@ func (w *visibleWatcher) Len() int {
 	if w.everyone {
 		return 1
 	}
-	return w.inner.Len()
+	return len(w.order)
 }
 
 // Poll returns what there is without waiting. It returns an error if contacts cannot be read.
@@ -262,7 +261,6 @@ func (w *visibleWatcher) take(b feed.Batch) {
 	if b.AsOf != 0 {
 		w.asOf = b.AsOf
 	}
-	w.read = w.read || b.Snapshot
 	w.publish(b)
 }
 

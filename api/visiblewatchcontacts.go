@@ -117,27 +117,41 @@ func (w *visibleWatcher) forceChangedTwice() {
 	}
 }
 
-// readSeen reads whether the viewer sees users. Those who become visible are read from the store after that: what the
-// feed has so far, and what was read of it before, can be of a time when the viewer did not see them. So may be what it
-// has of users who are visible again, after they changed their contacts more than once.
+// readSeen reads whether the viewer sees users, and follows those whom the viewer sees. Users who become visible are
+// read from the store after their contacts: what was read of the feed before can be of a time when the viewer did not
+// see them. So may be what it has of users who are visible again, after they changed their contacts more than once.
 func (w *visibleWatcher) readSeen(ctx context.Context, users []string) error {
 	seen, err := w.areSeen(ctx, users)
 	if err != nil {
 		return err
 	}
-	var appear []string
-	for k, name := range users {
+	return w.follow(ctx, users, seen, nil, func(name string) bool {
 		_, changed := w.due.owners[name]
-		if seen[k] && (changed || !w.users[name].seen) && name != w.viewer.user {
-			appear = append(appear, name)
+		return changed && name != w.viewer.user
+	})
+}
+
+// follow notes for each user whether the viewer sees them, and follows those alone: nothing is read of others. It reads
+// those again for whom again says so, and no longer follows those to remove. After an error nothing has changed.
+func (w *visibleWatcher) follow(
+	ctx context.Context, users []string, seen []bool, remove []string, again func(name string) bool,
+) error {
+	c := feed.Change{Remove: slices.Clone(remove)}
+	for k, name := range users {
+		u := w.users[name]
+		switch {
+		case seen[k] && (!u.seen || again(name)):
+			c.Add = append(c.Add, name)
+		case !seen[k] && u.seen:
+			c.Remove = append(c.Remove, name)
 		}
 	}
-	if w.read && len(appear) > 0 { // otherwise all are read next
-		b, err := w.inner.Change(ctx, feed.Change{Add: appear})
+	if len(c.Add)+len(c.Remove) > 0 {
+		b, err := w.inner.Change(ctx, c)
 		if err != nil {
 			return err
 		}
-		for _, name := range appear {
+		for _, name := range c.Add {
 			w.users[name].whole = true
 		}
 		w.take(b)
@@ -182,23 +196,16 @@ func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	if err := w.count(max(len(contacts), len(before))); err != nil {
 		return err
 	}
-	w.depend(added)
-	b, err := w.inner.Change(ctx, feed.Change{Add: added, Remove: removed})
-	if err != nil {
-		w.viewers.leave(w.namespace, &w.notes, added...)
+	if _, err := w.inner.Change(ctx, feed.Change{Remove: removed}); err != nil {
 		return err
 	}
+	w.depend(added)
 	w.viewers.leave(w.namespace, &w.notes, removed...)
 	w.remove(removed)
 	w.add(added)
 	w.tellMembers(added)
-	w.take(b)
 	for _, name := range added {
-		if w.viewer.restricted {
-			w.due.add(name)
-		} else {
-			w.show(name, true)
-		}
+		w.due.add(name)
 	}
 	return w.count(len(contacts))
 }
@@ -299,18 +306,15 @@ func (w *visibleWatcher) exchange(ctx context.Context, added, removed []string, 
 	if len(w.order)+len(unknown) > store.MaxWatched {
 		early = removed // to make room. After an error the watcher has to end.
 	}
-	inner, err := w.inner.Change(ctx, feed.Change{Add: added, Remove: early})
+	w.add(unknown)
+	err := w.follow(ctx, added, seen, early, func(string) bool { return true })
 	if err != nil {
+		w.forget(unknown)
 		return err
 	}
 	w.forget(early)
 	if all {
 		w.forceAll()
-	}
-	w.add(added)
-	w.take(inner)
-	for k, name := range added {
-		w.show(name, seen[k])
 	}
 	if err = w.settleContacts(ctx); err == nil {
 		_, err = w.inner.Change(ctx, feed.Change{Remove: removed})

@@ -153,7 +153,9 @@ func (v *visibleUsers) publish(b feed.Batch) {
 func (v *visibleUsers) show(name string, seen bool) {
 	if u := v.users[name]; u != nil && u.watched && u.seen != seen {
 		before := u.target()
-		u.seen, u.recorded = seen, 0
+		if u.seen, u.recorded = seen, 0; !seen {
+			u.published = nil
+		}
 		v.change(u, before)
 	}
 }

@@ -1,6 +1,7 @@
 package privacy
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -52,13 +53,13 @@ func BenchmarkInvisible(b *testing.B) {
 				"/users/%s", "/users/%s/dot.svg", "/users/%s/devices", "/lookup?user=%s", "/changes?user=%s",
 			} {
 				left, hidden := fmt.Sprintf(path, "carla"), fmt.Sprintf(path, "davey")
-				sameTimes(b, path, w.hiding.timedGet(b, i, left), w.hiding.timedGet(b, i, hidden))
+				sameTimes(b, path, timingRounds, w.hiding.timedGet(b, i, left), w.hiding.timedGet(b, i, hidden))
 			}
 			for _, path := range []string{"/users?limit=10", "/counts"} {
-				sameTimes(b, path, w.gone.timedGet(b, i, path), w.hiding.timedGet(b, i, path))
+				sameTimes(b, path, timingRounds, w.gone.timedGet(b, i, path), w.hiding.timedGet(b, i, path))
 			}
 		}
-		sameTimes(b, "Describe", read("carla"), read("davey"))
+		sameTimes(b, "Describe", timingRounds, read("carla"), read("davey"))
 	})
 }
 
@@ -125,7 +126,7 @@ func BenchmarkInvisibleCalls(b *testing.B) {
 				suffix := fmt.Sprintf("-%d-%d", i, j)
 				c.hideCallees(b, suffix)
 				left, hidden := c.untilResponse(b, leftCallee+suffix), c.untilResponse(b, callee+suffix)
-				sameTimes(b, "calls "+callee+suffix, left, hidden)
+				sameTimes(b, "calls "+callee+suffix, timingRounds, left, hidden)
 			}
 		}
 		known.hideCallees(b, "")
@@ -133,8 +134,64 @@ func BenchmarkInvisibleCalls(b *testing.B) {
 			known.connectQuietly(b, 0, hiddenCallee)
 		}
 		c := callTimer{site: known, credential: "ls_all", status: http.StatusCreated}
-		sameTimes(b, "frames", c.untilFrame(b, leftCallee), c.untilFrame(b, hiddenCallee))
+		sameTimes(b, "frames", timingRounds, c.untilFrame(b, leftCallee), c.untilFrame(b, hiddenCallee))
 	})
+}
+
+// BenchmarkStrangers checks that strangers who were seen, and say something, take a user's token as long to follow as
+// users who were never seen, over a poll, events and connections.
+func BenchmarkStrangers(b *testing.B) {
+	benchTwins(b, room, func(b *testing.B, w *twins) {
+		s, token := w.hiding, w.hiding.tokenOf(b, "bobby")
+		follow := func(kind string) (poll, events, hello timer) {
+			var query, list []string
+			for i := range 40 {
+				user := fmt.Sprintf("%s-%02d", kind, i)
+				query, list = append(query, "user="+user), append(list, fmt.Sprintf("%q", user))
+				if kind == "seen" {
+					s.do(b, 0, http.MethodPost, "/users/"+user+"/ping", "")
+					s.do(b, 0, http.MethodPut, "/users/"+user+"/availability", `{"availability":"busy","note":"writing"}`)
+				}
+			}
+			path, watch := "/changes?"+strings.Join(query, "&"), `,"watch":{"users":[`+strings.Join(list, ",")+`]}`
+			poll = timed(func() { require.Equal(b, http.StatusOK, s.send(b, 0, http.MethodGet, path, "", token).status) })
+			events = timed(func() { s.firstEvent(b, path, token) })
+			hello = func() time.Duration {
+				begun := time.Now()
+				socket := s.connect(b, 0, "bobby", watch)
+				took := time.Since(begun)
+				_ = socket.CloseNow()
+				return took
+			}
+			return poll, events, hello
+		}
+		seenPoll, seenEvents, seenHello := follow("seen")
+		neverPoll, neverEvents, neverHello := follow("none")
+		sameTimes(b, "poll", 5*timingRounds, neverPoll, seenPoll)
+		sameTimes(b, "events", timingRounds, neverEvents, seenEvents)
+		sameTimes(b, "hello", timingRounds, neverHello, seenHello)
+	})
+}
+
+// firstEvent waits for the first event of a stream.
+func (s site) firstEvent(b *testing.B, path, token string) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server(0)+s.namespace+path, http.NoBody)
+	require.NoError(b, err)
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Accept", "text/event-stream")
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(b, err)
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "data: ") {
+			return
+		}
+	}
+	require.Fail(b, "no event", "%s: %v", answer.Status, lines.Err())
 }
 
 // callTimer starts calls whose times are compared.
@@ -218,7 +275,7 @@ func BenchmarkTimingNotices(b *testing.B) {
 		})
 	}
 	require.Less(b, differ(timeBoth(timingRounds, spin(50*time.Microsecond), spin(55*time.Microsecond))), 1e-4)
-	sameTimes(b, "nothing", spin(50*time.Microsecond), spin(50*time.Microsecond))
+	sameTimes(b, "nothing", timingRounds, spin(50*time.Microsecond), spin(50*time.Microsecond))
 }
 
 // timingRounds is how often each thing is timed.
@@ -236,11 +293,11 @@ func timed(do func()) timer {
 }
 
 // sameTimes fails the benchmark if one of two things takes longer than the other one, three times.
-func sameTimes(b *testing.B, what string, one, other timer) {
+func sameTimes(b *testing.B, what string, rounds int, one, other timer) {
 	b.Helper()
 	var p float64
 	for range 3 {
-		if p = differ(timeBoth(timingRounds, one, other)); p > 1e-4 {
+		if p = differ(timeBoth(rounds, one, other)); p > 1e-4 {
 			return
 		}
 	}
