@@ -62,6 +62,12 @@ type Changes interface {
 	// returns ErrNotRecorded without a feed. It is for at most MaxWatched users.
 	SnapshotChanges(ctx context.Context, namespace string, users []string) (Snapshot, error)
 
+	// ScanUsers returns some users of a namespace, about as many as the limit, and the place after them; "" if no more
+	// follow, and to begin. A user who is known from the first call of a scan to the last is returned at least once,
+	// whatever happens to others, and the others or not. If that is no longer certain, as after a failover, the scan
+	// begins again; so it does from a place that is not valid. Each call takes at most some milliseconds of the store.
+	ScanUsers(ctx context.Context, namespace string, after Place, limit int) (users []string, next Place, err error)
+
 	// SweepChanges moves, for each of the sweeps, the watermark towards its Now, and appends the users who decay on the
 	// way, about MaxSweep of them in each shard. Each sweep has its own result. Of several processes that sweep one
 	// namespace, the one that swept last goes on; another takes over when the watermark is SweepTakeover behind the

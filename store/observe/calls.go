@@ -46,6 +46,7 @@ const (
 	opRecordChanges
 	opReadChanges
 	opSnapshotChanges
+	opScanUsers
 	opSweepChanges
 	opRecordDevices
 	opReadDevices
@@ -77,6 +78,7 @@ func operationNames() [operations]string {
 		opExist:       "exist",
 		opRemoveEmpty: "remove_empty", opDeleteNamespace: "delete_namespace", opLease: "lease", opReady: "ready",
 		opRecordChanges: "record_changes", opReadChanges: "read_changes", opSnapshotChanges: "snapshot_changes",
+		opScanUsers:    "scan_users",
 		opSweepChanges: "sweep_changes", opRecordDevices: "record_devices", opReadDevices: "read_devices",
 		opCloseConnections: "close_connections", opClosings: "closings",
 		opSetAvailability: "set_availability", opReadAvailability: "read_availability", opReadDetails: "read_details",

@@ -27,6 +27,13 @@ func (s *observed) SnapshotChanges(ctx context.Context, ns string, users []strin
 	return s.Store.SnapshotChanges(ctx, ns, users)
 }
 
+func (s *observed) ScanUsers(
+	ctx context.Context, ns string, after store.Place, limit int,
+) (_ []string, _ store.Place, err error) {
+	defer s.done(opScanUsers, s.meter.begin(opScanUsers), &err)
+	return s.Store.ScanUsers(ctx, ns, after, limit)
+}
+
 func (s *observed) SweepChanges(ctx context.Context, sweeps []*store.ChangesSweep) {
 	var failed error
 	defer s.done(opSweepChanges, s.meter.begin(opSweepChanges), &failed)

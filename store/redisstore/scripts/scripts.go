@@ -26,6 +26,7 @@ var (
 		function("write_devices", text("feed/feed"), recordDevices()), hide(), text("presence/leave"))
 	Count       = redis.NewScript(text("presence/count"))
 	Page        = redis.NewScript(text("shared/bytes", "presence/lib", "presence/page"))
+	Scan        = redis.NewScript(text("presence/scan"))
 	Millisecond = redis.NewScript(text("shared/bytes", "presence/lib", "presence/millisecond"))
 	Trim        = sides(
 		text("shared/clock", "shared/records", "shared/timetext", "shared/details", "presence/trim"))
