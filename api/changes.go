@@ -29,6 +29,10 @@ type changesBody struct {
 	Cursor *scalar `json:"cursor" swaggertype:"string" validate:"optional"`
 	// The maximum number of users in the response, except in one that has all users followed: from 1 to 1000.
 	Limit *scalar `json:"limit" swaggertype:"integer" minimum:"1" maximum:"1000" default:"1000" validate:"optional"`
+	// The statuses that users of the first pages have; only to follow everyone.
+	Statuses []string `json:"status" enums:"green,yellow,grey" validate:"optional"`
+	// `none` to follow everyone without the first pages.
+	Snapshot *scalar `json:"snapshot" swaggertype:"string" enums:"all,none" default:"all" validate:"optional"`
 	// How long to wait for a change.
 	Wait *scalar `json:"wait" swaggertype:"string" validate:"optional"`
 } // @name ChangesRequest
@@ -38,10 +42,14 @@ func (b changesBody) query() query {
 	q := query{}
 	for name, value := range map[string]*scalar{
 		"contacts_of": b.ContactsOf, "cursor": b.Cursor, "limit": b.Limit, "wait": b.Wait,
+		"snapshot": b.Snapshot,
 	} {
 		if value != nil {
 			q[name] = []string{string(*value)}
 		}
+	}
+	if len(b.Statuses) > 0 {
+		q["status"] = b.Statuses
 	}
 	if b.Users != nil {
 		q["user"] = *b.Users // an empty list follows nobody, and is not the same as no list
@@ -65,7 +73,8 @@ type changed struct {
 type changesResponse struct {
 	changed `json:",inline"`
 	// Whether changes may be missing between the cursor of the request and this response. If so, `users` has all users
-	// followed and replaces what the client knows. A client that follows everyone lists the users again, as at first.
+	// followed and replaces what the client knows. For a client that follows everyone, these are this response and the
+	// next ones, as long as `more` is true.
 	Reset bool `json:"reset"`
 	// When to send the next request. It varies, so that clients do not send them at the same time.
 	PollAfterMs int64 `json:"poll_after_ms" format:"int64" minimum:"0"`
@@ -77,9 +86,11 @@ type changesResponse struct {
 // @Tags Reading
 // @Summary Follow changes
 // @Description Returns the users whose status or `left` changed since `cursor`, each once, with their newest presence.
-// @Description Without `cursor` it returns the presence of all users named. A request that follows everyone returns only
-// @Description the cursor then. List the users after that, the oldest first; list them again with `from`, the `as_of` of the
-// @Description first page, to include users who pinged meanwhile; and apply changes from that cursor on.
+// @Description Without `cursor` it returns the presence of all users named. Without `cursor` and users, it returns the first
+// @Description page of all users of the namespace: while `more` is true, the next request with `cursor` returns the next
+// @Description page, with the changes since. With `status`, the pages have only users with one of these statuses, and changes
+// @Description are those of all users. A page has up to about `limit` users; with `status`, up to 5,000. With `snapshot=none`
+// @Description there are no pages, only changes.
 // @Description
 // @Description With `contacts_of` it follows the contacts of a user. Who is added to them is in the next changes; who is
 // @Description removed is in them once more, as a user who was never seen.
@@ -103,6 +114,8 @@ type changesResponse struct {
 // @Param contacts_of query string false "user whose contacts to follow"
 // @Param cursor query string false "place in the changes"
 // @Param limit query integer false "maximum of a response"
+// @Param status query []string false "statuses"
+// @Param snapshot query string false "all or none"
 // @Param wait query string false "time to wait"
 // @Param Last-Event-ID header string false "ID of the last event"
 // @Success 200 {object} changesResponse "The changes."

@@ -67,6 +67,9 @@ func (e *eventStream) step() error {
 	if errors.Is(err, errDue) {
 		return e.tick()
 	}
+	if err == nil && batch.Page {
+		err = e.checkRateLimit(e.c, e.caller, 1)
+	}
 	if err != nil {
 		return err
 	}

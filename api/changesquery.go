@@ -37,6 +37,8 @@ func readChangesQuery(c echo.Context, q query, maxUsers int, events bool) (asked
 	r := paramReader{query: q}
 	asked.limit = r.number("limit", 1, maxLimit, maxLimit)
 	asked.wait = r.wait()
+	asked.Statuses = r.statuses()
+	asked.NoSnapshot = r.choice("snapshot", "all", "none") == "none"
 	if r.err != nil {
 		return asked, r.err
 	}
@@ -55,6 +57,9 @@ func readChangesQuery(c echo.Context, q query, maxUsers int, events bool) (asked
 		}
 	}
 	asked.Users, asked.contactsOf, asked.Everyone = users, owner, !named && !ofContacts
+	if !asked.Everyone && (asked.NoSnapshot || asked.Statuses != nil) {
+		return asked, problem.New(problem.InvalidParameter, "Use status and snapshot only to follow everyone.")
+	}
 	cursor, continues := q.get("cursor")
 	if id := c.Request().Header.Get(lastEventID); events && id != "" {
 		cursor, continues = id, true

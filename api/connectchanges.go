@@ -48,8 +48,8 @@ func (f *following) handle(frame watchFrame) bool {
 // change changes what is watched, as a frame asks, and responds.
 func (f *following) change(s *server, frame watchFrame) error {
 	q := watchQuery{feed: isTrue(frame.Everyone) || len(frame.Add) > 0, cursor: ""}
-	q.Users, q.Everyone = frame.Add, isTrue(frame.Everyone)
-	if err := q.check(f.namespace, frame.Cursor); err != nil {
+	q.Users = frame.Add
+	if err := q.check(f.namespace, frame.everyoneBody, frame.Cursor); err != nil {
 		return err
 	}
 	if err := checkUsers(frame.Remove, maxLookup); err != nil {

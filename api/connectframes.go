@@ -130,20 +130,27 @@ type helloBody struct {
 	GraceMs  *scalar       `json:"grace_ms"`
 }
 
+// everyoneBody has the fields of a client that watches everyone.
+type everyoneBody struct {
+	Everyone *bool    `json:"everyone"`
+	Snapshot *bool    `json:"snapshot"`
+	Statuses []string `json:"status"`
+}
+
 // watchBody is the field watch of hello.
 type watchBody struct {
-	Users    []string `json:"users"`
-	Everyone *bool    `json:"everyone"`
-	Counts   *bool    `json:"counts"`
+	Users        []string `json:"users"`
+	everyoneBody `json:",inline"`
+	Counts       *bool `json:"counts"`
 }
 
 // changeBody is the content of the frame watch.
 type changeBody struct {
-	Add      []string `json:"add"`
-	Remove   []string `json:"remove"`
-	Cursor   *string  `json:"cursor"`
-	Everyone *bool    `json:"everyone"`
-	Counts   *bool    `json:"counts"`
+	Add          []string `json:"add"`
+	Remove       []string `json:"remove"`
+	Cursor       *string  `json:"cursor"`
+	everyoneBody `json:",inline"`
+	Counts       *bool `json:"counts"`
 }
 
 // activityBody is the field activity of hello.

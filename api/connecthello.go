@@ -128,8 +128,8 @@ func (b helloBody) asked(namespace string) (*watchQuery, error) {
 		return nil, nil
 	}
 	q := &watchQuery{counts: isTrue(b.Watch.Counts), feed: isTrue(b.Watch.Everyone) || len(b.Watch.Users) > 0}
-	q.Users, q.Everyone = b.Watch.Users, isTrue(b.Watch.Everyone)
-	return q, q.check(namespace, b.Cursor)
+	q.Users = b.Watch.Users
+	return q, q.check(namespace, b.Watch.everyoneBody, b.Cursor)
 }
 
 // admit authenticates the client, charges it and checks what it can do.

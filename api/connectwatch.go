@@ -19,10 +19,10 @@ type watchQuery struct {
 	counts bool   // it gets counts
 }
 
-// check checks the users, and reads the cursor.
-func (q *watchQuery) check(namespace string, cursor *string) error {
-	if q.Everyone && len(q.Users) > 0 {
-		return problem.New(problem.InvalidParameter, "Watch users or everyone, not both.")
+// check checks the users, and reads the other fields.
+func (q *watchQuery) check(namespace string, everyone everyoneBody, cursor *string) error {
+	if err := q.readEveryone(everyone); err != nil {
+		return err
 	}
 	if err := checkUsers(q.Users, maxLookup); err != nil {
 		return err
@@ -37,6 +37,22 @@ func (q *watchQuery) check(namespace string, cursor *string) error {
 	q.cursor = *cursor
 	q.After, err = openChangesCursor(namespace, *cursor)
 	return err
+}
+
+// readEveryone reads the fields of a client that watches everyone, if it does.
+func (q *watchQuery) readEveryone(body everyoneBody) error {
+	q.Everyone, q.NoSnapshot = isTrue(body.Everyone), !isTrue(body.Snapshot)
+	r := paramReader{query: query{"status": body.Statuses}}
+	q.Statuses = r.statuses()
+	switch {
+	case r.err != nil:
+		return r.err
+	case q.Everyone && len(q.Users) > 0:
+		return problem.New(problem.InvalidParameter, "Watch users or everyone, not both.")
+	case !q.Everyone && isTrue(body.Snapshot), q.NoSnapshot && q.Statuses != nil:
+		return problem.New(problem.InvalidParameter, "snapshot needs everyone, and status needs snapshot.")
+	}
+	return nil
 }
 
 // following is what a session watches. Its goroutine waits for changes and sends them. The reader of the session hands
@@ -237,6 +253,9 @@ func (f *following) step() bool {
 	ctx, done := context.WithDeadline(turn, f.tickAt)
 	defer done()
 	batch, err := f.watcher.Next(ctx, maxEvent)
+	if err == nil && batch.Page {
+		err = f.charge(f.server(), 1)
+	}
 	switch {
 	case err == nil:
 		return f.sendBatch(batch)

@@ -55,7 +55,7 @@ func (s *server) routes() []route {
 
 		{
 			http.MethodGet, namespace + "/changes", read, s.getChanges,
-			[]string{"user", "contacts_of", "cursor", "limit", "wait"},
+			[]string{"user", "contacts_of", "cursor", "limit", "wait", "status", "snapshot"},
 		},
 		{http.MethodPost, namespace + "/changes", read, s.postChanges, nil},
 		{http.MethodGet, namespace + "/connect", greeting, s.connect, nil},

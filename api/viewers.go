@@ -97,7 +97,7 @@ type contactNotes struct {
 // note notes that the contacts of a user may have changed, or those of all for "", and then interrupts the waiting.
 func (n *contactNotes) note(owner string) {
 	n.mu.Lock()
-	n.contacts.note(owner)
+	n.contacts.add(owner)
 	n.mu.Unlock()
 	n.wakeUp()
 }
@@ -111,10 +111,7 @@ func (n *contactNotes) take(due *contactsDue, viewer string) {
 		due.add(viewer)
 	}
 	for owner := range n.contacts.owners {
-		due.note(owner)
-	}
-	for owner := range n.contacts.again {
-		due.note(owner)
+		due.add(owner)
 	}
 	n.contacts = contactsDue{}
 }
@@ -130,7 +127,6 @@ func (n *contactNotes) waits() bool {
 type contactsDue struct {
 	all    bool // of all users who are watched
 	owners map[string]struct{}
-	again  map[string]struct{} // those of the owners that were noted more than once
 }
 
 func (d *contactsDue) any() bool { return d.all || len(d.owners) > 0 }
@@ -145,23 +141,6 @@ func (d *contactsDue) add(owner string) {
 		d.owners = map[string]struct{}{}
 	}
 	d.owners[owner] = struct{}{}
-}
-
-// note adds a user whose contacts have changed, or all for "".
-func (d *contactsDue) note(owner string) {
-	if _, ok := d.owners[owner]; ok {
-		if d.again == nil {
-			d.again = map[string]struct{}{}
-		}
-		d.again[owner] = struct{}{}
-	}
-	d.add(owner)
-}
-
-// changedTwice reports whether the contacts of a user may have changed and changed back.
-func (d *contactsDue) changedTwice(owner string) bool {
-	_, ok := d.again[owner]
-	return ok
 }
 
 // signalContacts has the watchers on all servers learn that the contacts of a user have changed, or without a user that

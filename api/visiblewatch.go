@@ -39,7 +39,7 @@ type visibleWatcher struct {
 	caller    *auth.Caller
 	inner     *feed.Watcher // of the users whom the viewer sees
 	contacts  ledger        // that count to the caller, besides the watcher itself
-	after     []store.Place // of the query
+	query     feed.Query    // after whose places it continues
 	begun     bool          // there was a batch, or the client knows what there is after the places of the query
 	asOf      lastseen.Instant
 	notBefore time.Time // when the next batch may come
@@ -60,9 +60,9 @@ func (s *server) openVisible(
 	charge func() error,
 ) (*visibleWatcher, error) {
 	w := &visibleWatcher{
-		server: s, namespace: namespace, viewer: v, owner: owner, caller: caller, after: q.After,
+		server: s, namespace: namespace, viewer: v, owner: owner, caller: caller, query: q,
 		contacts:     ledger{shared: s.Shared},
-		visibleUsers: newVisibleUsers(q.Everyone),
+		visibleUsers: visibleUsers{users: map[string]*visibleUser{}},
 		due:          contactsDue{all: true}, // but those of the owner, which open reads
 	}
 	if err := w.open(ctx, q, charge); err != nil {
@@ -74,7 +74,7 @@ func (s *server) openVisible(
 
 func (w *visibleWatcher) open(ctx context.Context, q feed.Query, charge func() error) (err error) {
 	users := q.Users
-	if w.everyone || w.owner != "" {
+	if q.Everyone || w.owner != "" {
 		w.viewers.join(w.namespace, &w.notes, w.owner) // before they are read, so that no change is missed
 		if users, err = w.listOwn(ctx, charge); err == nil {
 			err = w.count(len(users))
@@ -110,7 +110,7 @@ func (w *visibleWatcher) Close() {
 
 // Len returns the number of users who are watched; 1 for everyone.
 func (w *visibleWatcher) Len() int {
-	if w.everyone {
+	if w.query.Everyone {
 		return 1
 	}
 	return len(w.order)
@@ -269,11 +269,11 @@ func (w *visibleWatcher) batch(limit int) (b feed.Batch, ok bool) {
 	if !w.begun {
 		b, ok = w.first()
 	} else {
-		if w.owner != "" && !w.everyone { // a hash does not show who of those added was not told
+		if w.owner != "" { // a hash does not show who of those added was not told
 			limit = math.MaxInt
 		}
 		b.Users, b.More = w.tell(max(limit, 1))
-		b.Places = []store.Place{w.place(placeFollows)}
+		b.Places = []store.Place{w.place()}
 		ok = len(b.Users) > 0
 	}
 	b.AsOf = w.asOf
@@ -283,27 +283,22 @@ func (w *visibleWatcher) batch(limit int) (b feed.Batch, ok bool) {
 	return b, ok
 }
 
-// first returns the first batch. A client that follows everyone lists the users after it. What changes before that and
-// changes back before the next query would be lost, since a hash does not show it. So such a client gets all users in
-// the response to that query.
+// first returns the first batch.
 func (w *visibleWatcher) first() (b feed.Batch, ok bool) {
 	w.begun = true
 	all := w.tellAll()
-	kind := placeFollows
-	switch {
-	case w.after == nil:
-		b.Snapshot = true
-	case slices.Equal(w.after, []store.Place{w.place(placeFollows)}):
-		all = nil
-	case w.everyone && slices.Equal(w.after, []store.Place{w.place(placeBegins)}):
-	default:
-		b.Reset = true
+	b.Places = []store.Place{w.place()}
+	b.Snapshot = w.query.After == nil
+	if b.Reset = !b.Snapshot && !slices.Equal(w.query.After, b.Places); b.Snapshot || b.Reset {
+		b.Users = slices.DeleteFunc(all, w.omits)
 	}
-	if w.everyone && (b.Snapshot || b.Reset) {
-		all, kind = nil, placeBegins
-	}
-	b.Users, b.Places = all, []store.Place{w.place(kind)}
-	return b, b.Snapshot || b.Reset || len(all) > 0
+	return b, b.Snapshot || b.Reset
+}
+
+// omits reports whether a client that follows everyone does not want a user in a snapshot.
+func (w *visibleWatcher) omits(u feed.Update) bool {
+	return w.query.Everyone && (!u.Known() || w.query.NoSnapshot ||
+		len(w.query.Statuses) > 0 && !slices.Contains(w.query.Statuses, u.Status))
 }
 
 // Tick returns how far the client was told everything. What the feed says of users whom the viewer does not see is no
@@ -318,7 +313,7 @@ func (w *visibleWatcher) Tick() (feed.Batch, bool) {
 			if !w.begun || w.due.any() || w.notes.waits() || w.unsettled() {
 				return feed.Batch{}, false
 			}
-			return feed.Batch{AsOf: w.asOf, Places: []store.Place{w.place(placeFollows)}}, true
+			return feed.Batch{AsOf: w.asOf, Places: []store.Place{w.place()}}, true
 		}
 		b, err := w.inner.Poll(ended, math.MaxInt)
 		if err != nil || b.Places == nil {

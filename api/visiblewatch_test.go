@@ -77,84 +77,12 @@ func TestVisibleAppears(t *testing.T) {
 			w.away("ann")
 			w.know("ann", "vic")
 			require.Empty(w.t, w.settle(named))
-			w.wants(everyone, "ann green") // for clients that list users meanwhile
+			require.Empty(w.t, w.settle(everyone))
 			w.know("ann")
 			w.settle(named)
 			w.settle(everyone)
 		}
 	})
-}
-
-// TestVisibleMoments: a client that follows everyone lists the users after the first batch. A user who is not visible
-// at that moment, or away, and is again before the watcher looks, is told, and to the next query as well. Nobody else
-// is: neither those who go on to see the user, nor those who do not, nor clients that named users who look the same.
-func TestVisibleMoments(t *testing.T) {
-	t.Parallel()
-	for what, happens := range map[string]func(*seenWorld){
-		"contact removed":          func(w *seenWorld) { w.know("ann"); w.know("ann", "vic") },
-		"own contact removed":      func(w *seenWorld) { w.know("vic"); w.know("vic", "ann") },
-		"noticed by a reading":     func(w *seenWorld) { w.know("ann"); w.knowQuietly("ann", "vic"); w.know("ann", "vic") },
-		"away":                     func(w *seenWorld) { readFeed(); w.away("ann", "sam") },
-		"away, and other contacts": func(w *seenWorld) { readFeed(); w.away("ann"); w.know("ann", "vic", "y") },
-		"": func(w *seenWorld) {
-			w.know("ann", "vic", "y")
-			for range 2 {
-				w.know("sam", "y")
-				w.know("tom", "vic", "y")
-			}
-			w.know("vic", "ann", "tom")
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			seen(t, func(t *testing.T, w *seenWorld) {
-				w.know("vic", "ann", "sam", "tom")
-				w.know("ann", "vic")
-				w.know("tom", "vic")
-				w.ping("ann", "sam")
-				everyone, named := w.watch(0, feed.Query{Everyone: true}), w.follow("ann", "sam", "tom")
-				first := w.poll(everyone)
-				happens(w)
-				if what == "" {
-					require.Empty(t, w.settle(everyone))
-					return
-				}
-				w.wants(everyone, "ann green")
-				require.Empty(t, w.settle(named))
-				if what == "away" {
-					again, places := w.resume(first.Places)
-					require.Equal(t, "ann green, sam never, tom never", again)
-					w.leave("sam")
-					third, same := w.resume(places)
-					require.Empty(t, third)
-					require.Equal(t, places, same)
-					w.leave("ann")
-					third, _ = w.resume(places)
-					require.Equal(t, "reset: ", third)
-				}
-			})
-		})
-	}
-}
-
-// TestVisibleFeedMoments: users who were away while the feed lost its place are told, since their time differs.
-func TestVisibleFeedMoments(t *testing.T) {
-	t.Parallel()
-	v := newVisibleUsers(true)
-	v.add([]string{"ann", "bea", "cat"})
-	at := func(user string, n int) feed.Update {
-		u := feed.Update{User: user}
-		u.Status, u.At = "green", lastseen.Instant(n)
-		return u
-	}
-	v.publish(feed.Batch{Snapshot: true, Users: []feed.Update{at("ann", 1), at("bea", 1), {User: "cat"}}})
-	for _, user := range []string{"ann", "bea"} {
-		v.show(user, true)
-	}
-	v.tellAll()
-	v.publish(feed.Batch{Reset: true, Users: []feed.Update{at("ann", 1), at("bea", 2), at("cat", 2)}})
-	updates, more := v.tell(10)
-	require.False(t, more)
-	require.Equal(t, "bea green", told(feed.Batch{Users: updates}))
 }
 
 // TestVisibleCursors: a cursor is of the users who were named, also those told as never seen, and of nothing else.
@@ -226,5 +154,32 @@ func TestVisibleChange(t *testing.T) {
 		require.Equal(t, 1, everyone.Len())
 		_, err = everyone.Change(t.Context(), feed.Change{Add: []string{"ann"}})
 		require.ErrorIs(t, err, feed.ErrEveryone)
+	})
+}
+
+// TestVisibleEveryone: the first response to a client that follows everyone has all contacts whom the viewer sees, with
+// the statuses that it asks for, and so has a reset.
+func TestVisibleEveryone(t *testing.T) {
+	seen(t, func(t *testing.T, w *seenWorld) {
+		w.know("vic", "ann", "bea", "sam")
+		w.know("ann", "vic")
+		w.know("bea", "vic")
+		w.ping("ann", "bea", "sam")
+		w.leave("bea")
+		first, places := w.resume(nil)
+		require.Equal(t, "snapshot: ann green, bea grey left", first)
+		green := feed.Query{Everyone: true, Statuses: []lastseen.Status{lastseen.Green}}
+		require.Equal(t, "snapshot: ann green", told(w.poll(w.watch(0, green))))
+		none := w.watch(0, feed.Query{Everyone: true, NoSnapshot: true})
+		require.Equal(t, "snapshot: ", told(w.poll(none)))
+		w.ping("sam")
+		again, same := w.resume(places)
+		require.Empty(t, again)
+		require.Equal(t, places, same)
+		time.Sleep(time.Millisecond)
+		w.ping("bea")
+		w.wants(none, "bea green")
+		again, _ = w.resume(places)
+		require.Equal(t, "reset: ann green, bea green", again)
 	})
 }

@@ -98,23 +98,8 @@ func (w *visibleWatcher) readContacts(ctx context.Context) error {
 	if w.due.all {
 		w.readAllAt = w.nextReading()
 	}
-	w.forceChangedTwice()
 	w.due, w.retryAt = contactsDue{}, time.Time{}
 	return nil
-}
-
-// forceChangedTwice has users told again if their contacts, or the viewer's, changed more than once: they may have been
-// hidden from the viewer for a moment, and a client that listed the users then does not have them. A single change has
-// nobody told.
-func (w *visibleWatcher) forceChangedTwice() {
-	if !w.everyone || len(w.due.again) == 0 {
-		return
-	}
-	for _, u := range w.order {
-		if w.due.changedTwice(u.name) || w.due.changedTwice(w.owner) {
-			w.tellAgain(u)
-		}
-	}
 }
 
 // readSeen reads whether the viewer sees users, and follows those whom the viewer sees. Users who become visible are
@@ -150,9 +135,6 @@ func (w *visibleWatcher) follow(
 		b, err := w.inner.Change(ctx, c)
 		if err != nil {
 			return err
-		}
-		for _, name := range c.Add {
-			w.users[name].whole = true
 		}
 		w.take(b)
 	}
@@ -203,7 +185,9 @@ func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	w.viewers.leave(w.namespace, &w.notes, removed...)
 	w.remove(removed)
 	w.add(added)
-	w.tellMembers(added)
+	if !w.query.Everyone {
+		w.tellMembers(added)
+	}
 	for _, name := range added {
 		w.due.add(name)
 	}
@@ -234,7 +218,7 @@ func (w *visibleWatcher) count(contacts int) error {
 
 // Change changes which users are watched: see [feed.Watcher.Change].
 func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batch, err error) {
-	if w.everyone {
+	if w.query.Everyone {
 		return b, feed.ErrEveryone
 	}
 	added, removed := without(c.Add, nil), without(c.Remove, c.Add)
@@ -247,7 +231,7 @@ func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batc
 		}
 		w.forget(removed)
 		if b.Places = nil; w.begun {
-			b.Places = []store.Place{w.place(placeFollows)}
+			b.Places = []store.Place{w.place()}
 		}
 		return b, nil
 	}
@@ -294,7 +278,7 @@ func (w *visibleWatcher) change(
 	}
 	b.Users = w.tellAdded(added, after)
 	others, _ := w.tell(store.MaxWatched)
-	b.Users, b.AsOf, b.Places = append(b.Users, others...), w.asOf, []store.Place{w.place(placeFollows)}
+	b.Users, b.AsOf, b.Places = append(b.Users, others...), w.asOf, []store.Place{w.place()}
 	return b, nil
 }
 

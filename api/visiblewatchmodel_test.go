@@ -38,7 +38,7 @@ func seenSteps(t *rapid.T) []seenStep {
 		return seenStep{
 			what: rapid.SampledFrom([]string{
 				"ping", "ping", "leave", "add", "add", "remove", "own", "forget", "poll", "next", "next", "next",
-				"resume", "change", "sleep", "fail", "list", "busy", "moment",
+				"resume", "change", "sleep", "fail", "busy",
 			}).Draw(t, "what"),
 			user: rapid.IntRange(0, 9).Draw(t, "user"), other: rapid.IntRange(0, 9).Draw(t, "other"),
 			client: rapid.IntRange(0, 9).Draw(t, "client"), n: rapid.IntRange(1, 4).Draw(t, "n"),
@@ -54,7 +54,6 @@ type seenClient struct {
 	server   int
 	places   []store.Place
 	knows    map[string]string
-	lists    bool     // it has to list the users
 	log      []string // of what it was told, without times
 }
 
@@ -93,35 +92,16 @@ func (m *seenModel) take(c *seenClient, b feed.Batch) {
 	slices.SortFunc(b.Users, func(a, b feed.Update) int { return strings.Compare(a.User, b.User) }) // in no order
 	if c.log = append(c.log, fmt.Sprint(told(b), b.More, b.Places)); b.Snapshot || b.Reset {
 		clear(c.knows)
-		c.lists = c.everyone
 	}
 	for _, u := range b.Users {
 		shown := shownAs(u.Published)
-		if was := c.knows[u.User]; was == shown && !c.everyone {
+		if was := c.knows[u.User]; was == shown {
 			m.fail("%s is told twice as %s", u.User, shown)
 		}
 		if shown != "never" && !m.sees("vic", u.User) {
 			m.fail("told %s %s, who is not visible", u.User, shown)
 		}
 		c.knows[u.User] = shown
-	}
-}
-
-// list lists the users for a client that follows everyone, which has taken what there is, as one that is connected
-// does. One who has not is never told of a user who was visible only between two of its batches, and whom it listed
-// then: what it lists is not known to its watcher.
-func (m *seenModel) list(c *seenClient) {
-	if c.lists && !m.store.Fails.Load() {
-		m.take(c, m.poll(c.watcher))
-		m.listNow(c)
-	}
-}
-
-// listNow is list for a client that takes nothing before.
-func (m *seenModel) listNow(c *seenClient) {
-	c.lists = false
-	for user, shown := range m.shown(m.seenWorld.list()) {
-		c.knows[user] = shown
 	}
 }
 
@@ -174,8 +154,6 @@ func (m *seenModel) play(s seenStep, busy bool) {
 		if user != "vic" {
 			m.know(user, "x")
 		}
-	case "moment":
-		m.moment(c, user)
 	case "own":
 		m.know("vic", slices.Concat([]string{"ann", "bea", "cat"}[:s.n-1], strangers[:s.other%3])...)
 	case "forget":
@@ -199,8 +177,6 @@ func (m *seenModel) play(s seenStep, busy bool) {
 		end = end.Add(time.Duration(s.user*s.user) * time.Second)
 	case "fail":
 		m.store.Fails.Store(s.n == 1)
-	case "list":
-		m.list(c)
 	case "busy":
 		if busy {
 			m.disturb(s)
@@ -211,25 +187,11 @@ func (m *seenModel) play(s seenStep, busy bool) {
 }
 
 // When clients and users act, after a full second. Statuses change a minute after usersAct, and are swept at the next
-// full second. What a client did at one of these moments would have that or not, and a client that lists users between
-// them has what its watcher learns later, or never if the user pings before.
+// full second. What a client did at one of these moments would have that or not.
 const (
 	clientsAct = 189 * time.Millisecond
 	usersAct   = 377 * time.Millisecond
 )
-
-// moment has a client begin, and list the users while one of them is not visible.
-func (m *seenModel) moment(c *seenClient, user string) {
-	if user == "vic" || !c.everyone || m.store.Fails.Load() {
-		return
-	}
-	c.places = nil
-	m.open(c)
-	m.take(c, m.poll(c.watcher))
-	m.know(user, "x")
-	m.listNow(c)
-	m.know(user, "vic", "x")
-}
 
 // disturb has strangers do something.
 func (m *seenModel) disturb(s seenStep) {
@@ -284,7 +246,7 @@ func (m *seenModel) finish() {
 
 // compare returns what a client knows after it was told everything, and what there is to see.
 func (m *seenModel) compare(c *seenClient) (know, want map[string]string) {
-	for m.list(c); m.wait(c, 2, 3*time.Second) || c.lists; m.list(c) {
+	for m.wait(c, 2, 3*time.Second) {
 	}
 	users := c.users
 	if c.everyone {

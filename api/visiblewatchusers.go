@@ -18,9 +18,7 @@ type visibleUsers struct {
 	users map[string]*visibleUser
 	order []*visibleUser // those who are watched, in the order of the query
 	dirty []*visibleUser // that the client may not know as they are now, in the order of their changes
-	// Everyone is watched. Then users who changed and changed back are told, too: a client may have listed users then.
-	everyone bool
-	hash     string // of what was told; "" if it has to be computed
+	hash  string         // of what was told; "" if it has to be computed
 }
 
 // visibleUser is one of them. The pointers are nil for never seen: most users are that for a viewer, or were told what
@@ -34,11 +32,6 @@ type visibleUser struct {
 	seen      bool             // by the viewer
 	dirty     bool
 	force     bool // if dirty: tell, whatever was told
-	whole     bool // what is published next was read from the store, and says nothing of what was in between
-}
-
-func newVisibleUsers(everyone bool) visibleUsers {
-	return visibleUsers{users: map[string]*visibleUser{}, everyone: everyone}
 }
 
 // target returns what the client may know of a user.
@@ -85,13 +78,12 @@ func (v *visibleUsers) add(names []string) {
 }
 
 // tellMembers has users told who were added to those watched, even as never seen: the client learns who they
-// are. It does nothing if everyone is watched.
+// are.
 func (v *visibleUsers) tellMembers(names []string) {
 	for _, name := range names {
-		if u := v.users[name]; !v.everyone {
-			v.mark(u)
-			u.force = true
-		}
+		u := v.users[name]
+		v.mark(u)
+		u.force = true
 	}
 }
 
@@ -99,9 +91,8 @@ func (v *visibleUsers) tellMembers(names []string) {
 func (v *visibleUsers) remove(names []string) {
 	for _, name := range names {
 		if u := v.users[name]; u != nil {
-			before := u.target()
 			u.watched, u.seen, u.published = false, false, nil
-			v.change(u, before)
+			v.mark(u)
 		}
 	}
 	v.order = slices.DeleteFunc(v.order, func(u *visibleUser) bool { return !u.watched })
@@ -136,15 +127,13 @@ func (v *visibleUsers) publish(b feed.Batch) {
 		if u == nil || !u.watched {
 			continue
 		}
-		whole, before := b.Snapshot || b.Reset || u.whole, u.target()
-		u.published, u.whole = nil, false
+		u.published = nil
 		if published := updates[k].Published; published != (store.Published{Status: lastseen.Grey}) {
 			u.published = &published
 		}
 		if u.seen {
 			u.recorded = updates[k].Recorded
-			u.force = u.force || v.everyone && !whole
-			v.change(u, before)
+			v.mark(u)
 		}
 	}
 }
@@ -152,29 +141,11 @@ func (v *visibleUsers) publish(b feed.Batch) {
 // show notes whether the viewer sees a user.
 func (v *visibleUsers) show(name string, seen bool) {
 	if u := v.users[name]; u != nil && u.watched && u.seen != seen {
-		before := u.target()
 		if u.seen, u.recorded = seen, 0; !seen {
 			u.published = nil
 		}
-		v.change(u, before)
-	}
-}
-
-// tellAgain has a user told, whatever was told, unless the viewer does not see them.
-func (v *visibleUsers) tellAgain(u *visibleUser) {
-	if u.target() != nil {
 		v.mark(u)
-		u.force = true
 	}
-}
-
-// change notes that the target of a user was another one, whatever was told: the client may have listed the user then.
-// A time that differs is enough: somebody who pings can have been away.
-func (v *visibleUsers) change(u *visibleUser, before *store.Published) {
-	target := u.target()
-	same := target == before || target != nil && before != nil && *target == *before
-	u.force = u.force || v.everyone && !same
-	v.mark(u)
 }
 
 // mark notes that a user may have to be told.
@@ -225,12 +196,6 @@ func (v *visibleUsers) tellAll() []feed.Update {
 	return updates
 }
 
-// The kinds of places. A client that got the first batch of everyone, which has no users, lists them next.
-const (
-	placeFollows = "f"
-	placeBegins  = "b"
-)
-
 // placePart is the place of a part of a batch. No query continues after it.
 const placePart store.Place = "seen-x"
 
@@ -246,25 +211,25 @@ func partCursor(w changesWatcher, namespace, before string) string {
 
 // place returns the place of a batch: a hash of what was told, so that it has nothing of other users. A client with
 // this place knows all there is if the hash of what it may know now is the same.
-func (v *visibleUsers) place(kind string) store.Place {
+func (v *visibleUsers) place() store.Place {
 	if v.hash == "" {
 		told := make([]*visibleUser, 0, len(v.users))
 		for _, u := range v.users {
 			told = append(told, u)
 		}
-		v.hash = hashTold(told, !v.everyone)
+		v.hash = hashTold(told)
 	}
-	return placeOf(kind, v.hash)
+	return placeOf(v.hash)
 }
 
-func placeOf(kind, hash string) store.Place { return store.Place("seen-" + kind + "-" + hash) }
+func placeOf(hash string) store.Place { return store.Place("seen-f-" + hash) }
 
-// hashTold returns a hash of what was told of users. If they were named, those told as never seen are in it, too: else
-// it would be the place of a query that names others. If everyone is watched, they are not: who else is there is open.
-func hashTold(users []*visibleUser, named bool) string {
+// hashTold returns a hash of what was told of users. Those told as never seen are in it, too: else it would be the place
+// of a query that names others.
+func hashTold(users []*visibleUser) string {
 	told := make([]*visibleUser, 0, len(users))
 	for _, u := range users {
-		if named && u.watched || u.told != nil {
+		if u.watched || u.told != nil {
 			told = append(told, u)
 		}
 	}
@@ -316,7 +281,7 @@ func (v *visibleUsers) tellAdded(names []string, after []store.Place) []feed.Upd
 		updates[k] = users[k].update()
 	}
 	v.hash = ""
-	if slices.Equal(after, []store.Place{placeOf(placeFollows, hashTold(users, true))}) {
+	if slices.Equal(after, []store.Place{placeOf(hashTold(users))}) {
 		return nil
 	}
 	return updates

@@ -165,7 +165,7 @@ func (w *Watcher) takeUsers(limit int) (users []Update, err error) {
 				now, is = m.at(newest).told, m.viewAt(newest)
 			}
 		}
-		if known && (forced || w.raw || is != m.toldView(t)) {
+		if known && (forced || is != m.toldView(t)) {
 			users = append(users, now.update(t.user.name, is.details))
 		}
 		if w.mark(t, upTo) {
@@ -184,7 +184,7 @@ func (w *Watcher) takeEveryone(limit int) ([]Update, error) {
 	if n < m.first {
 		return nil, errBehind
 	}
-	c := newCollector(limit, true)
+	c := newCollector(limit)
 	for ; n <= m.last(); n++ {
 		e := m.at(n)
 		if n > w.upTo[e.shard] && !e.gone && !c.add(e.user.name, m.viewBefore(n), e.told, m.viewAt(n)) {
@@ -205,9 +205,6 @@ func lowest(numbers []int64) int64 {
 // collector merges the changes of users, in the order of their first changes.
 type collector struct {
 	limit int // of users
-	// all has users told who changed and changed back. A reader of everyone may have listed them in between: the place
-	// that it continues from is older than its list.
-	all   bool
 	index map[string]int
 	users []collected
 }
@@ -219,8 +216,8 @@ type collected struct {
 	forced  bool
 }
 
-func newCollector(limit int, all bool) *collector {
-	return &collector{limit: limit, all: all, index: map[string]int{}}
+func newCollector(limit int) *collector {
+	return &collector{limit: limit, index: map[string]int{}}
 }
 
 // add records a change. It returns false if there is no room for another user.
@@ -239,10 +236,10 @@ func (c *collector) add(name string, was view, t told, is view) bool {
 	return true
 }
 
-// updates returns the users who are shown differently, or all.
+// updates returns the users who are shown differently.
 func (c *collector) updates() (users []Update) {
 	for k := range c.users {
-		if u := &c.users[k]; c.all || u.forced || u.is != u.was {
+		if u := &c.users[k]; u.forced || u.is != u.was {
 			users = append(users, u.update(u.name, u.is.details))
 		}
 	}

@@ -21,7 +21,7 @@ func (w *Watcher) catchUp(ctx context.Context, limit int) (Batch, bool, error) {
 	if w.tryAttach(w.places) {
 		return Batch{}, false, nil
 	}
-	collector := newCollector(limit, w.everyone || w.raw)
+	collector := newCollector(limit)
 	c := &catchUp{w: w, collector: collector, places: w.places, left: w.hub.bounds.catchUp}
 	if !w.everyone {
 		c.wanted = make(map[string]struct{}, len(w.users))

@@ -68,7 +68,6 @@ func (w *Watcher) change(ctx context.Context, add []string, gone gone, after []s
 	// A watcher of the added users alone begins, or continues, as any other. When both have been given everything, one
 	// takes over the users of the other.
 	added := &Watcher{hub: w.hub, f: w.f, users: add, places: slices.Clone(after), wake: make(chan struct{}, 1)}
-	added.raw = w.raw
 	added.lost = after != nil && len(after) == 0
 	defer added.leave()
 	var news, others gathered

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +35,7 @@ type fakeStore struct {
 	looks   []int // for how many namespaces each call of Exist was
 	frozen  bool
 	ahead   time.Duration    // by which the clock is wrong
+	listed  []store.Record   // by List; nil for as many as asked
 	events  lastseen.Instant // the number of changes of states, which is the time of each
 }
 
@@ -264,6 +267,33 @@ func (s *fakeStore) SnapshotChanges(_ context.Context, namespace string, users [
 		snapshot.Users = append(snapshot.Users, f.published(user))
 	}
 	return snapshot, nil
+}
+
+// ScanUsers scans the users by name.
+func (s *fakeStore) ScanUsers(
+	_ context.Context, namespace string, after store.Place, limit int,
+) (users []string, next store.Place, err error) {
+	defer s.lock()()
+	if s.err != nil {
+		return nil, "", s.err
+	}
+	for _, user := range slices.Sorted(maps.Keys(s.feed(namespace).states)) {
+		switch {
+		case user <= string(after):
+		case len(users) == limit:
+			return users, store.Place(users[limit-1]), nil
+		default:
+			users = append(users, user)
+		}
+	}
+	return users, "", nil
+}
+
+func (s *fakeStore) List(_ context.Context, _ string, q store.ListQuery) ([]store.Record, error) {
+	if s.listed == nil {
+		return make([]store.Record, q.Limit), nil
+	}
+	return s.listed, nil
 }
 
 // world is a store with a hub, in a synctest bubble.

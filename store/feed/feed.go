@@ -88,8 +88,11 @@ type Query struct {
 	Users    []string      // at most store.MaxWatched; duplicates count once; none is valid: see [Watcher.Change]
 	Everyone bool          // instead of Users
 	After    []store.Place // continue from there; nil to begin with a snapshot
-	// Raw is for a caller that merges changes and spaces batches itself, since it passes only some of them on: Next and
-	// Take return each batch at once, and users who changed and changed back are in it, too.
+	// For Everyone. The snapshot has only users with one of some statuses, if there are any here; or there is none, and
+	// the first batch has only places.
+	Statuses   []lastseen.Status
+	NoSnapshot bool
+	// Raw is for a caller that spaces batches itself: Next and Take return each batch at once.
 	Raw bool
 	// OnReady is called when Take may return something, once until Take is called again, and also when the watcher
 	// ends; default nil. The hub calls it while it holds locks: it must return at once, and not use the watcher.
@@ -105,12 +108,14 @@ type Update struct {
 
 // Batch is what a watcher is told at once.
 type Batch struct {
-	// Users has each user once. In a snapshot or a reset it has all users watched, in the order of the query; it is
-	// empty if everyone is watched.
+	// Users has each user once. In a snapshot or a reset it has all users watched, in the order of the query. If
+	// everyone is watched, the snapshot is in several batches: the first one, and those that follow while they have
+	// More. They have changes of other users as well.
 	Users    []Update
 	Snapshot bool // this is the first batch of a query without places
 	Reset    bool // forget everything told before: what happened since the places is not known
-	More     bool // more changes are there already
+	Page     bool // it has users of a snapshot of everyone, if there are any
+	More     bool // more changes are there already, or more pages
 	AsOf     lastseen.Instant
 	Places   []store.Place // of this batch: a query after them continues
 }

@@ -65,8 +65,7 @@ func TestMergesThatChangeNothing(t *testing.T) {
 		w.poll(everyone, 10)
 		w.publish("ann green", "ann grey")
 		w.requireTold(named)
-		b := w.poll(everyone, 10)
-		require.Equal(w.t, []string{"ann grey"}, names(b), "the list may have been read while ann was green")
+		w.requireTold(everyone)
 	})
 }
 

@@ -82,49 +82,33 @@ func (h *Hub) look(ctx context.Context, all []*follower) {
 func (w *Watcher) arrives() bool { return !w.f.missing() && slices.Equal(w.places, nowhere()) }
 
 // arrive returns the users of a namespace that did not exist when the watcher was told last. They are new to it, as far
-// as readers see a difference. If they are more than limit, the batch is a reset.
+// as readers see a difference. If they are more than limit, the batch is a reset. A watcher of everyone gets a snapshot.
 func (w *Watcher) arrive(ctx context.Context, limit int) (Batch, bool, error) {
-	w.f.mu.Lock()
-	places, users := w.f.m.places, w.users
-	w.f.mu.Unlock()
-	limit = min(limit, maxArrived)
 	if w.everyone {
-		q := store.ListQuery{Limit: limit + 1, Ranges: []lastseen.Range{
-			{From: lastseen.MinInstant, To: lastseen.MaxInstant},
-			{From: lastseen.MinInstant, To: lastseen.MaxInstant, Left: true},
-		}}
-		var records []store.Record
-		err := w.hub.own(ctx, func() (err error) {
-			records, err = w.hub.o.Store.List(ctx, w.f.namespace, q)
-			return err
-		})
-		if err != nil {
-			return Batch{}, false, err
-		}
-		for _, r := range records {
-			users = append(users, r.User)
-		}
+		w.f.mu.Lock()
+		defer w.f.mu.Unlock()
+		w.detach()
+		w.attach(w.f.m.places)
+		w.scan.place, w.scan.going = "", true
+		return Batch{AsOf: w.f.asOf, Places: w.places}, true, w.f.err
 	}
-	s, err := w.snapshot(ctx, users)
+	s, err := w.snapshot(ctx, w.users)
 	if err != nil {
 		return Batch{}, false, err
 	}
-	if !w.everyone {
-		places = s.Places
-	}
-	b := Batch{AsOf: s.Watermark, Places: places}
+	b := Batch{AsOf: s.Watermark, Places: s.Places}
 	for k, p := range s.Users {
 		if !p.Same(store.Published{Status: lastseen.Grey}) {
-			b.Users = append(b.Users, Update{User: users[k], Published: p})
+			b.Users = append(b.Users, Update{User: w.users[k], Published: p})
 		}
 	}
-	if len(b.Users) > limit || w.everyone && len(users) > limit {
+	if len(b.Users) > min(limit, maxArrived) {
 		b, err = w.begin(ctx, true)
 		return b, err == nil, err
 	}
 	w.f.mu.Lock()
 	w.detach()
-	w.places = places
+	w.places = s.Places
 	w.f.mu.Unlock()
 	return b, len(b.Users) > 0, nil
 }

@@ -28,17 +28,6 @@ func (s *fakeStore) Exist(_ context.Context, namespaces []string) (exist []bool,
 	return exist, s.err
 }
 
-func (s *fakeStore) List(_ context.Context, namespace string, q store.ListQuery) (page []store.Record, err error) {
-	defer s.lock()()
-	for user, p := range s.feed(namespace).states {
-		listed := slices.ContainsFunc(q.Ranges, func(r lastseen.Range) bool { return r.Contains(p.State) })
-		if listed && len(page) < q.Limit {
-			page = append(page, store.Record{User: user, State: p.State})
-		}
-	}
-	return page, s.err
-}
-
 // create has a namespace exist or not.
 func (w *world) create(namespace string, exists bool) {
 	w.locked(func() {
@@ -136,16 +125,16 @@ func TestNamespaceBegins(t *testing.T) {
 		}
 		require.Equal(w.t, []string{"chat"}, w.recorded)
 		require.Zero(w.t, w.count().resets)
-		for k, q := range []Query{{Everyone: true}, {Users: []string{"ann"}}} {
+		for _, q := range []Query{{Everyone: true}, {Users: []string{"ann"}}} {
 			q.After = first.Places
 			b := w.poll(w.watch(q), 10)
 			require.True(w.t, b.Reset, "anyone can say that they waited")
-			require.Len(w.t, b.Users, k)
+			require.Contains(w.t, names(b), "ann green")
 		}
 	})
 }
 
-// TestNamespaceBeginsWithMany: more users than a batch has are a reset.
+// TestNamespaceBeginsWithMany: more users than a batch has are a reset, or the pages of a snapshot.
 func TestNamespaceBeginsWithMany(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.create("chat", false)
@@ -159,8 +148,10 @@ func TestNamespaceBeginsWithMany(t *testing.T) {
 		require.True(w.t, b.Reset)
 		require.Len(w.t, b.Users, 3)
 		b = w.poll(everyone, 2)
-		require.True(w.t, b.Reset)
-		require.Empty(w.t, b.Users)
+		require.False(w.t, b.Reset)
+		require.Equal(w.t, []string{"1 green", "2 green"}, names(b))
+		require.True(w.t, b.More)
+		require.Equal(w.t, []string{"3 green"}, names(w.poll(everyone, 2)))
 	})
 }
 

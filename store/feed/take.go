@@ -164,8 +164,12 @@ func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err er
 	if !ok && err == nil {
 		b, ok, err = w.fromMemory(ctx, limit)
 	}
+	if err == nil && w.scan.going && b.Places != nil && !b.More {
+		b, ok, err = w.page(ctx, b, ok, limit)
+	}
 	if ok || b.Places != nil {
 		w.told, w.delayed = true, false
+		b.Places = w.scan.places(b.Places)
 	}
 	if ok {
 		w.notBefore = 0

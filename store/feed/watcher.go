@@ -18,11 +18,14 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 		return nil, store.ErrNoFeed
 	}
 	w := &Watcher{
-		hub: h, everyone: q.Everyone, places: slices.Clone(q.After), wake: make(chan struct{}, 1), cost: 1,
-		onReady: q.OnReady, raw: q.Raw,
+		hub: h, everyone: q.Everyone, wake: make(chan struct{}, 1), cost: 1, onReady: q.OnReady, raw: q.Raw,
 	}
-	w.lost = q.After != nil && len(q.After) == 0
-	if !q.Everyone {
+	var going bool
+	w.places, w.scan.place, going = splitScan(q.After)
+	w.lost = q.After != nil && len(w.places) == 0
+	if w.everyone {
+		w.scan.going, w.scan.statuses, w.scan.none = going, q.Statuses, q.NoSnapshot
+	} else {
 		w.users = unique(q.Users)
 		w.cost = len(w.users)
 	}
@@ -127,6 +130,7 @@ type Watcher struct {
 	onReady  func() // or nil
 	raw      bool
 
+	scan      scan          // of everyone, for a snapshot
 	told      bool          // there was a batch, or that there is none: a reset waits for its turn
 	delayed   bool          // notBefore is when to reset
 	notBefore time.Duration // when Next looks again
@@ -178,6 +182,9 @@ func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 	w.places, w.lost = b.Places, false
 	if len(w.users) == 0 {
 		w.attach(b.Places)
+	}
+	if w.everyone {
+		w.scan.begin(!w.f.missing())
 	}
 	if reset {
 		w.hub.o.Observe.Reset()
@@ -231,7 +238,7 @@ func (w *Watcher) Tick() (Batch, bool) {
 	f := w.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil || !w.attached || w.unread() || !f.fresh(w.hub.monotonic()) {
+	if f.err != nil || !w.attached || w.unread() || w.scan.going || !f.fresh(w.hub.monotonic()) {
 		return Batch{}, false
 	}
 	w.move(f.m.last())

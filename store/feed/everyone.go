@@ -1,0 +1,158 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// A snapshot of everyone comes in pages: a scan of the store finds some users, who are read as published, and the place
+// of the watcher moves to where both fit. So pages and changes are one sequence, and a walk can take longer than
+// entries are kept. A user who appears meanwhile is a change.
+
+// scan is where the snapshot of a watcher of everyone is.
+type scan struct {
+	going    bool        // there are more pages
+	place    store.Place // where the scan continues
+	statuses []lastseen.Status
+	none     bool // the caller wants no snapshot
+}
+
+// scanMark begins the place of a scan, which follows those of the feed. Stores have no such place in a feed.
+const scanMark = "scan:"
+
+// splitScan returns the places of a feed, and the place of a scan after them if it goes on.
+func splitScan(all []store.Place) (places []store.Place, scan store.Place, going bool) {
+	if last := len(all) - 1; last >= 0 {
+		if place, going := strings.CutPrefix(string(all[last]), scanMark); going {
+			return slices.Clone(all[:last]), store.Place(place), true
+		}
+	}
+	return slices.Clone(all), "", false
+}
+
+// places returns places in the feed with that of the scan, if it goes on.
+func (s *scan) places(places []store.Place) []store.Place {
+	if !s.going || places == nil {
+		return places
+	}
+	return append(slices.Clone(places), scanMark+s.place)
+}
+
+// begin begins a snapshot, if there is anybody to read.
+func (s *scan) begin(exists bool) { s.place, s.going = "", exists && !s.none }
+
+// page adds the next page of a snapshot to a batch, which has all changes before it; ok says whether it has any. If the
+// page cannot be read, the batch remains without it.
+func (w *Watcher) page(ctx context.Context, b Batch, ok bool, limit int) (Batch, bool, error) {
+	names, next, err := w.scanUsers(ctx, max(limit-len(b.Users), 1))
+	var page Batch
+	if err == nil {
+		page, err = w.addPage(ctx, b, names)
+	}
+	switch {
+	case err == nil:
+		w.scan.place, w.scan.going = next, next != ""
+		page.Page, page.More = true, w.scan.going
+		return page, true, nil
+	case ok:
+		b.More = true
+		return b, true, nil
+	case errors.Is(err, errBehind):
+		return Batch{}, false, nil // to begin again
+	default:
+		return Batch{}, false, err
+	}
+}
+
+// scanUsers returns the users of the next page. If only some statuses are asked for, and few users have them, these are
+// all of them.
+func (w *Watcher) scanUsers(ctx context.Context, limit int) (names []string, next store.Place, err error) {
+	err = w.hub.own(ctx, func() error {
+		if len(w.scan.statuses) > 0 && w.scan.place == "" {
+			if names, err = w.listStatuses(ctx); err != nil || names != nil {
+				return err
+			}
+		}
+		names, next, err = w.hub.o.Store.ScanUsers(ctx, w.f.namespace, w.scan.place, limit)
+		return err
+	})
+	return names, next, err
+}
+
+// listStatuses returns all users with the statuses that are asked for; nil if they are too many.
+func (w *Watcher) listStatuses(ctx context.Context) ([]string, error) {
+	s := w.hub.o.Store
+	now, err := s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ranges := w.hub.thresholds(w.f.namespace).Ranges(w.scan.statuses, now, lastseen.MinInstant, lastseen.MaxInstant)
+	records, err := s.List(ctx, w.f.namespace, store.ListQuery{Ranges: ranges, Limit: store.MaxWatched + 1})
+	if err != nil || len(records) > store.MaxWatched {
+		return nil, err
+	}
+	names := make([]string, len(records))
+	for k, r := range records {
+		names[k] = r.User
+	}
+	return names, nil
+}
+
+// addPage adds users as published to a batch of changes, and moves to the place that fits both. It returns errBehind if
+// the watcher has to begin again.
+func (w *Watcher) addPage(ctx context.Context, changes Batch, names []string) (Batch, error) {
+	added := &Watcher{hub: w.hub, f: w.f, users: unique(names), wake: make(chan struct{}, 1)}
+	defer added.leave()
+	var page, others gathered
+	others.add(changes)
+	for {
+		if err := added.drain(ctx, &page); err != nil {
+			return Batch{}, err
+		}
+		if b, done, err := w.mergePage(added, &page, &others); done || err != nil {
+			b.Snapshot, b.Reset = changes.Snapshot, changes.Reset
+			return b, err
+		}
+	}
+}
+
+// mergePage gathers what is in memory for the users of a page, and for the watcher. It returns false if the other has to
+// be drained again.
+func (w *Watcher) mergePage(added *Watcher, page, others *gathered) (Batch, bool, error) {
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	switch {
+	case w.f.err != nil:
+		return Batch{}, false, w.f.err
+	case !w.attached:
+		return Batch{}, false, errBehind
+	case !added.attached:
+		return Batch{}, false, nil
+	}
+	if err := added.takeRest(page); err != nil {
+		return Batch{}, false, err
+	}
+	rest, err := w.takeEveryone(math.MaxInt)
+	if err != nil {
+		return Batch{}, false, err
+	}
+	others.add(Batch{Users: rest})
+	b := Batch{Users: others.updates(setOf(added.users)), AsOf: w.f.asOf, Places: w.places}
+	for _, u := range page.updates(nil) {
+		if _, changed := others.users[u.User]; changed || u.Known() && w.scan.wants(u.Status) {
+			b.Users = append(b.Users, u)
+		}
+	}
+	return b, true, nil
+}
+
+// wants reports whether the snapshot has users with a status.
+func (s *scan) wants(status lastseen.Status) bool {
+	return len(s.statuses) == 0 || slices.Contains(s.statuses, status)
+}

@@ -1,0 +1,139 @@
+package feed
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// What ends in the published state, [TestReaders] shows. These tests are of one page at a time.
+
+// pages polls a watcher until its snapshot is complete, and returns the users of each page.
+func (w *world) pages(watcher *Watcher, limit int) (pages [][]string) {
+	w.t.Helper()
+	for {
+		b := w.poll(watcher, limit)
+		pages = append(pages, names(b))
+		if !b.More {
+			return pages
+		}
+	}
+}
+
+// TestEveryonePages: a snapshot has all users in pages, also for clients that go on with a cursor, and changes after
+// them.
+func TestEveryonePages(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		w.publish("ann green", "bob yellow", "cat grey", "dan green", "eve green")
+		want := [][]string{{"ann green", "bob yellow"}, {"cat grey", "dan green"}, {"eve green"}}
+		watcher := w.watch(Query{Everyone: true})
+		require.Equal(w.t, want, w.pages(watcher, 2))
+		_, complete := watcher.Tick()
+		require.True(w.t, complete)
+
+		var after []store.Place
+		for k := range want {
+			b := w.poll(w.watch(Query{Everyone: true, After: after}), 2)
+			require.Equal(w.t, want[k], names(b))
+			require.Equal(w.t, k == 0, b.Snapshot)
+			require.Equal(w.t, k < 2, b.More)
+			after = b.Places
+		}
+		w.publish("ann yellow")
+		w.requireTold(w.watch(Query{Everyone: true, After: after}), "ann yellow")
+		w.requireTold(watcher, "ann yellow")
+	})
+}
+
+// TestEveryonePageWithChanges: what changes during the pages is in the next one, once and as it is then. A change and its
+// reverse are none after the page that has the user. If the changes are more than a page has, there are no others in it.
+func TestEveryonePageWithChanges(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.publish("ann green", "bob green", "cat green", "dan green", "eve green")
+		watcher := w.watch(Query{Everyone: true})
+		require.Equal(w.t, []string{"ann green", "bob green"}, names(w.poll(watcher, 2)))
+		_, complete := watcher.Tick()
+		require.False(w.t, complete)
+		w.publish("cat grey", "ann yellow", "ann green", "bob grey")
+		time.Sleep(time.Second)
+		require.Equal(w.t, []string{"bob grey", "cat grey"}, names(w.poll(watcher, 3)))
+		w.publish("ann grey", "cat green", "dan yellow")
+		time.Sleep(time.Second)
+		b := w.poll(watcher, 2)
+		require.Equal(w.t, []string{"ann grey", "cat green"}, names(b))
+		require.True(w.t, b.More)
+		require.Equal(w.t, [][]string{{"dan yellow"}, {"eve green"}}, w.pages(watcher, 1))
+	})
+}
+
+// TestEveryoneStatuses: with statuses, a snapshot has users with one of them alone, and changes of all.
+func TestEveryoneStatuses(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.publish("ann green", "bob grey", "cat green")
+		for _, listed := range []bool{false, true} {
+			if w.listed = nil; listed {
+				w.listed = []store.Record{{User: "ann"}, {User: "bob"}}
+			}
+			watcher := w.watch(Query{Everyone: true, Statuses: []lastseen.Status{lastseen.Green}})
+			b := w.poll(watcher, 1)
+			require.Equal(w.t, []string{"ann green"}, names(b))
+			require.Equal(w.t, !listed, b.More, "few users are read at once")
+			if !listed {
+				require.Equal(w.t, [][]string{{}, {"cat green"}}, w.pages(watcher, 1))
+			}
+			w.publish("bob yellow", "bob grey", "ann grey")
+			w.requireTold(watcher, "ann grey")
+			w.publish("ann green")
+		}
+	})
+}
+
+// TestEveryoneWithoutSnapshot: the first batch has only places, also after a reset.
+func TestEveryoneWithoutSnapshot(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.publish("ann green")
+		watcher := w.watch(Query{Everyone: true, NoSnapshot: true})
+		b := w.poll(watcher, 1)
+		require.Empty(w.t, b.Users)
+		require.False(w.t, b.More)
+		w.publish("bob green")
+		w.requireTold(watcher, "bob green")
+		w.beginAgain(true)
+		time.Sleep(time.Second)
+		b = w.poll(watcher, 1)
+		require.True(w.t, b.Reset)
+		require.Empty(w.t, b.Users)
+	})
+}
+
+// TestEveryoneFails: a page that cannot be read is read later, and nothing is lost. A reset begins the pages again.
+func TestEveryoneFails(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		for n := range 9 {
+			w.publish(fmt.Sprintf("user%d green", n))
+		}
+		watcher := w.watch(Query{Everyone: true})
+		w.poll(watcher, 4)
+		w.publish("user0 yellow")
+		time.Sleep(time.Second)
+		w.fail(store.ErrUnavailable)
+		b := w.poll(watcher, 4)
+		require.Equal(w.t, []string{"user0 yellow"}, names(b), "it is in memory")
+		require.True(w.t, b.More)
+		_, err := watcher.Poll(w.t.Context(), 4)
+		require.ErrorIs(w.t, err, store.ErrUnavailable)
+		w.fail(nil)
+		require.Equal(w.t, []string{"user4 green", "user5 green"}, names(w.poll(watcher, 2)))
+		w.beginAgain(true)
+		time.Sleep(time.Second)
+		b = w.poll(watcher, 8)
+		require.True(w.t, b.Reset)
+		require.Contains(w.t, names(b), "user0 yellow")
+		require.Equal(w.t, [][]string{{"user8 green"}}, w.pages(watcher, 8))
+	})
+}
