@@ -2,7 +2,6 @@ package changestests
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -47,13 +46,13 @@ func TestPolls(t *testing.T) {
 	w.Fails(problem.InvalidCursor, "GET", "/other/changes?cursor="+kit.CursorOf(first), "")
 }
 
-// TestPollsOfEveryone checks that those begin without users, and return many changes in parts.
+// TestPollsOfEveryone checks that those return many changes in parts.
 func TestPollsOfEveryone(t *testing.T) {
 	t.Parallel()
 	w := newLiveServer(t)
 	w.Post("/chat/users/alice/ping", "")
 	opened := w.Get("/chat/changes")
-	require.Empty(t, kit.Statuses(opened))
+	require.Equal(t, []string{"alice green"}, kit.Statuses(opened))
 	w.Post("/chat/pings", `{"pings":[{"user":"bob"},{"user":"carol"},{"user":"alice"},{"user":"dave"}]}`)
 	cursor := kit.CursorOf(opened)
 	w.Polled("/chat/changes?limit=1000", cursor, map[string]string{"bob": "green", "carol": "green", "dave": "green"})
@@ -97,7 +96,9 @@ func TestInvalidPolls(t *testing.T) {
 		"cursor=": problem.InvalidCursor, "cursor=AAAA": problem.InvalidCursor, "user=": problem.InvalidUser,
 		strings.Repeat("user=alice&", 101): problem.TooManyItems, "as_of=1": problem.UnknownParameter,
 		"contacts_of=ann&user=bob": problem.InvalidParameter, "contacts_of=": problem.InvalidUser,
-		"contacts_of=a%00":               problem.InvalidUser,
+		"contacts_of=a%00": problem.InvalidUser, "status=blue": problem.InvalidParameter,
+		"snapshot=x": problem.InvalidParameter, "snapshot=none&user=bob": problem.InvalidParameter,
+		"status=green&contacts_of=ann":   problem.InvalidParameter,
 		"contacts_of=ann&contacts_of=bo": problem.InvalidParameter,
 	} {
 		w.Fails(want, "GET", "/chat/changes?"+query, "")
@@ -111,7 +112,8 @@ func TestInvalidPolls(t *testing.T) {
 		`{"limit":{}}`: problem.InvalidJSON, `{"wait":true}`: problem.InvalidJSON, `{"user":["alice"]}`: problem.UnknownField,
 		`{"users":[""]}`: problem.InvalidUser, `{"cursor":""}`: problem.InvalidCursor, `{"limit":"x"}`: problem.InvalidParameter,
 		`{"users":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`: problem.TooManyItems,
-		`{"contacts_of":"ann","users":[]}`:                    problem.InvalidParameter, `{"contacts_of":""}`: problem.InvalidUser,
+		`{"snapshot":"x"}`: problem.InvalidParameter, `{"status":["green"],"users":[]}`: problem.InvalidParameter,
+		`{"contacts_of":"ann","users":[]}`: problem.InvalidParameter, `{"contacts_of":""}`: problem.InvalidUser,
 	} {
 		w.Fails(want, "POST", "/chat/changes", body)
 	}
@@ -134,7 +136,7 @@ func TestUnknownPlaces(t *testing.T) {
 		require.Empty(t, kit.Statuses(after))
 		r = w.Get("/chat/changes?cursor=" + cursor)
 		require.Equal(t, true, r["reset"], "everyone")
-		require.Empty(t, kit.Statuses(r))
+		require.Equal(t, []string{"alice green"}, kit.Statuses(r))
 	}
 }
 
@@ -237,51 +239,54 @@ func TestFirstLeave(t *testing.T) {
 	})
 }
 
-// TestWalkOfEveryone walks as docs/changes.md says while users ping: everyone is found, also those who move past the
-// end of the list, or further back in it by a ping that arrives late.
-func TestWalkOfEveryone(t *testing.T) {
+// TestSnapshotOfEveryone: the first response to a client that follows everyone begins pages of all users, which the
+// changes are part of.
+func TestSnapshotOfEveryone(t *testing.T) {
 	apitest.EachStore(t, func(t *testing.T, w *apitest.Server) {
 		w.Reload(func(c *api.Config) { apitest.WithStoreTime(c.Store)(c) })
-		ping := func(user string, age float64) {
-			w.Post("/chat/users/"+user+"/ping", fmt.Sprintf(`{"at":%f}`, float64(kit.Now)/1000-age))
+		all := map[string]string{}
+		for i := range 300 { // more than Redis returns at once
+			user := fmt.Sprint("u", i)
+			all[user] = "green"
+			w.Post("/chat/users/"+user+"/ping", "")
 		}
-		var all []string
-		for i := range 9 {
-			all = append(all, fmt.Sprint("u", i))
-			ping(all[i], float64(20-i))
-		}
-		cursor := kit.CursorOf(w.Get("/chat/changes"))
-		found := map[string]bool{}
-		// list reads a list page by page, and returns the time of the first page, after which something happens.
-		list := func(query string, happens func()) string {
-			w.Store.Pass(10)
-			page := w.Get("/chat/users?status=green&status=yellow&order=oldest&limit=3" + query)
-			first := page["as_of"].(string)
-			for pages := 1; ; pages++ {
-				for _, user := range kit.Names(page) {
-					found[user] = true
+		found := map[string]string{}
+		// take applies responses until one has no more.
+		take := func(query string) (cursor string) {
+			for r := w.Get("/chat/changes?limit=100" + query); ; r = w.Get("/chat/changes?limit=100" + query + "&cursor=" + cursor) {
+				for _, u := range kit.Statuses(r) {
+					user, _, _ := strings.Cut(u, " ") // the clocks of Redis and of the test differ
+					found[user] = "green"
 				}
-				next, more := page["next_cursor"].(string)
-				if !more {
-					return first
+				if cursor = kit.CursorOf(r); r["more"] == false {
+					return cursor
 				}
-				if pages == 1 {
-					w.Store.Pass(10)
-					happens()
-				}
-				page = w.Get("/chat/users?limit=3&cursor=" + next)
+				w.Post("/chat/users/late/ping", "")
 			}
 		}
-		first := list("", func() {
-			ping("u4", 12.5) // late
-			for _, user := range []string{"u3", "u5", "u6", "u7"} {
-				w.Post("/chat/users/"+user+"/ping", "")
-			}
-		})
-		require.ElementsMatch(t, strings.Fields("u0 u1 u2 u4 u8"), slices.Collect(maps.Keys(found)), "one list is not enough")
-		second := list("&from="+first, func() { w.Post("/chat/users/u7/ping", "") }) // it has two pages
-		list("&from="+second, func() { t.Error("the list has another page") })
-		require.ElementsMatch(t, all, slices.Collect(maps.Keys(found)))
-		require.Empty(t, kit.Names(w.Get("/chat/changes?cursor="+cursor)), "they were green, and are")
+		cursor := take("")
+		delete(found, "late")
+		require.Equal(t, all, found)
+		w.Post("/chat/users/later/leave", "")
+		r := w.Get("/chat/changes?wait=10s&cursor=" + cursor)
+		require.Equal(t, []string{"later grey"}, kit.Statuses(r))
+		require.Equal(t, false, r["reset"])
 	})
+}
+
+// TestSnapshotWithStatuses: the snapshot of everyone has only users with the statuses that are asked for, or nobody.
+func TestSnapshotWithStatuses(t *testing.T) {
+	t.Parallel()
+	w := newLiveServer(t)
+	w.Post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
+	w.Post("/chat/users/bob/leave", "")
+	require.Equal(t, []string{"bob grey"}, kit.Statuses(w.Get("/chat/changes?status=grey")))
+	both := w.Post("/chat/changes", `{"status":["green","grey"],"limit":1}`)
+	require.ElementsMatch(t, []string{"alice green", "bob grey"}, kit.Statuses(both), "at once, since they are few")
+	require.Equal(t, false, both["more"])
+	none := w.Post("/chat/changes", `{"snapshot":"none"}`)
+	require.Empty(t, kit.Statuses(none))
+	require.Equal(t, false, none["more"])
+	w.Post("/chat/users/bob/ping", "")
+	w.Polled("/chat/changes?status=grey", kit.CursorOf(none), map[string]string{"bob": "green"})
 }
