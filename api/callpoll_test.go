@@ -229,7 +229,7 @@ func TestUnknownOutcomesAreSignalled(t *testing.T) {
 		{"PUT", user + "/contacts", `{"users":["alice"]}`, []string{"contacts bob"}},
 		{"PATCH", user + "/contacts", `{"remove":["alice"]}`, []string{"contacts bob"}},
 		{"DELETE", user + "/contacts", "", []string{"contacts bob"}},
-		{"DELETE", user, "", []string{"deleted bob", "contacts bob"}},
+		{"DELETE", user, "", []string{"contacts bob"}},
 		{"PUT", user + "/availability", `{"availability":"busy"}`, []string{"self bob"}},
 		{"DELETE", "/chat?confirm=chat", "", []string{"self", "contacts"}},
 	} {

@@ -18,10 +18,7 @@ import (
 // MaxRedialWait is the longest time that a caller waits before calling the same user again.
 const MaxRedialWait = 5 * time.Minute
 
-// redialMemory is how long after a call without an answer the next one counts as a further one in a row.
-const redialMemory = time.Hour
-
-// redials are the last calls of callers to callees that this server began, and when users were deleted.
+// redials are the last calls of callers to callees that this server began.
 type redials struct {
 	seed maphash.Seed
 	now  func() time.Time // not set with the clock: see [limit.New]
@@ -29,12 +26,11 @@ type redials struct {
 	last *lru.Cache[uint64, redial] // by the hash of both users, so that all entries take the same space
 }
 
-// redial is a call, and how many before it, one after the other, were not answered. The deletion of a user has an entry
-// in place of a call: see deleted.
+// redial is a call, and how many before it, one after the other, were not answered.
 type redial struct {
 	id         string
 	unanswered int
-	over       time.Time // when the call was over without an answer, if this server learned of it
+	over       time.Time // when the call was over, if the caller tried again since
 }
 
 func newRedials(now func() time.Time) *redials {
@@ -57,15 +53,12 @@ func (r *redials) set(namespace, from, to string, last redial) {
 	r.last.Add(r.key(namespace, from, to), last)
 }
 
-// deleted forgets the calls of a user; without a user, those of all users of the namespace.
-func (r *redials) deleted(namespace, user string) { r.set(namespace, user, "", redial{over: r.now()}) }
-
-// ended notes some time after the end of a call that it was not answered, if it is the last one of its parties.
-func (r *redials) ended(namespace string, c lastseen.Call, ago time.Duration) {
+// over notes how long a call has been over, if it is the last one of its parties.
+func (r *redials) over(namespace string, c lastseen.Call, ago time.Duration) {
 	key := r.key(namespace, c.From, c.To)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if last, _ := r.last.Peek(key); last.id == c.ID && last.over.IsZero() && notAnswered(c) {
+	if last, _ := r.last.Peek(key); last.id == c.ID {
 		last.over = r.now().Add(-ago)
 		r.last.Add(key, last)
 	}
@@ -75,24 +68,6 @@ func (r *redials) ended(namespace string, c lastseen.Call, ago time.Duration) {
 func notAnswered(c lastseen.Call) bool {
 	return c.State.Over() && c.State != lastseen.Ended && c.State != lastseen.Lost
 }
-
-// remembered returns how many calls were not answered, if the store no longer has the last one. A store that forgot it
-// sooner than it does by itself lost it with a user.
-func (r *redials) remembered(namespace string, n store.NewCall, last redial) (unanswered int) {
-	since := r.now().Sub(last.over)
-	if since < store.CallsKept || since >= redialMemory {
-		return 0
-	}
-	for _, user := range []string{n.From, n.To, ""} {
-		if !r.get(namespace, user, "").over.Before(last.over) {
-			return 0
-		}
-	}
-	return last.unanswered + 1
-}
-
-// CallChanged notes how a call ended. It is for [calls.Keeper.Changed].
-func (s *Shared) CallChanged(namespace string, c lastseen.Call) { s.redials.ended(namespace, c, 0) }
 
 // beginCall begins a call, unless the caller has to wait after calls that the callee did not answer. A request that is
 // repeated returns its call all the same, which only the store knows: it is asked as if the callee were unavailable.
@@ -137,21 +112,21 @@ func (s *server) checkRedial(
 	call, err := store.ReadCall(ctx, s.Store, namespace, last.id)
 	switch {
 	case errors.Is(err, store.ErrCallNotFound):
-		return s.redials.remembered(namespace, n, last), nil, nil
+		return 0, nil, nil
 	case err == nil && !call.State.Over(): // the store might not see it any longer, and begin a call without a wait
 		return 0, store.ErrCallerBusy, nil
 	case err != nil || !notAnswered(call):
 		return 0, nil, err
 	}
 	since := s.redials.now().Sub(last.over)
-	if last.over.IsZero() { // another server ended it
+	if last.over.IsZero() { // noted, so that a clock of the store that is set makes nobody wait for longer
 		now, err := s.Store.Now(ctx)
 		if err != nil {
 			return 0, nil, err
 		}
 		ago := min(max(0, now-call.Over), lastseen.Instant(store.CallsKept.Milliseconds())) // whatever its clock says
 		since = time.Duration(ago) * time.Millisecond
-		s.redials.ended(namespace, call, since)
+		s.redials.over(namespace, call, since)
 	}
 	unanswered = last.unanswered + 1
 	if rest := min(wait<<min(unanswered-1, 16), MaxRedialWait) - since; rest > 0 {

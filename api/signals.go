@@ -18,7 +18,6 @@ const (
 	signalTyping = "typing" // the user types: see typing
 	// signalContacts says that the contacts of the user have changed; without a user, those of any in the namespace.
 	signalContacts = "contacts"
-	signalDeleted  = "deleted" // the user was deleted
 )
 
 // signalTimeout bounds how long a caller waits for a signal to be sent.
@@ -55,14 +54,11 @@ func (s *Shared) receive(signal store.Signal) {
 		of := lastseen.UserKey{Namespace: signal.Namespace, User: signal.User}
 		s.userStates.refresh(of, reason{availability: true, renewed: true})
 	case signal.Kind == signalSelf:
-		s.redials.deleted(signal.Namespace, "") // only a deletion changes all users
 		s.userStates.refreshAll(signal.Namespace)
 	case signal.Kind == signalTyping:
 		s.deliverTyping(signal)
 	case signal.Kind == signalContacts:
 		s.viewers.changed(signal.Namespace, signal.User)
-	case signal.Kind == signalDeleted:
-		s.redials.deleted(signal.Namespace, signal.User)
 	case signal.Kind == "":
 		s.newest.Load().Keeper.Receive(signal)
 		s.userStates.refreshAll("")

@@ -100,8 +100,6 @@ func (s *server) forget(ctx context.Context, namespace, user string) error {
 	if !store.MayBeDone(err) {
 		return err
 	}
-	s.signalChange(ctx, store.Signal{Kind: signalDeleted, Namespace: namespace, User: user},
-		"callers of the user can have to wait as after calls that were not answered")
 	for _, c := range found {
 		other := c.From
 		if other == user {

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +13,7 @@ import (
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/apitest"
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
 )
 
@@ -22,7 +22,6 @@ func newPhone(
 	t *testing.T, w *apitest.BubbleServer,
 ) (begin func(from, to string, headers ...string) string, act func(who string)) {
 	w.Config.Keeper = calls.New(w.Config.Store, w.Config.Logger)
-	w.Config.Keeper.Changed = w.Config.Shared.CallChanged
 	kit.Background(t, w.Config.Keeper.Run, w.Config.Shared.Listen)
 	w.Reload(func(c *api.Config) { c.Settings.RedialWait = 10 * time.Second })
 	var path string
@@ -85,7 +84,7 @@ func TestRedialWaitIsForgotten(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
 		begin, act := newPhone(t, w)
 		for _, forget := range []func(){
-			func() { time.Sleep(time.Hour + time.Second) },
+			func() { time.Sleep(store.CallsKept + time.Second) },
 			func() { kit.Serve(*w.Handler.Load(), "DELETE", "/v1/namespaces/chat/users/bob", "") },
 			func() { kit.Serve(*w.Handler.Load(), "DELETE", "/v1/namespaces/chat?confirm=chat", "") },
 		} {
@@ -101,55 +100,13 @@ func TestRedialWaitIsForgotten(t *testing.T) {
 	})
 }
 
-// TestRedialMemory: calls that are not answered count as in a row for an hour, although the store forgets them sooner,
-// and nobody asks before that. An answer, a deletion and a call whose end nobody saw end the row.
-func TestRedialMemory(t *testing.T) {
-	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
-		begin, act := newPhone(t, w)
-		unanswered := func(want int, end func()) {
-			t.Helper()
-			require.Equal(t, "ringing", begin("alice", "bob"))
-			end()
-			require.Equal(t, fmt.Sprint("call_too_soon ", want), begin("alice", "bob"))
-		}
-		rejected, missed := func() { act("bob reject") }, func() { time.Sleep(api.DefaultRingTimeout) }
-		unanswered(10, rejected)
-		for _, end := range []func(){rejected, func() { act("alice end") }, missed} {
-			time.Sleep(time.Minute)
-			require.Equal(t, "ringing", begin("alice", "bob"))
-			end()
-			time.Sleep(time.Hour - time.Minute - time.Second)
-		}
-		unanswered(160, rejected)
-		time.Sleep(11 * time.Minute)
-		require.Equal(t, "ringing", begin("alice", "bob"))
-		act("bob accept")
-		act("bob end")
-		time.Sleep(11 * time.Minute)
-		for _, deletion := range []string{"chat/users/bob", "chat/users/alice", "chat?confirm=chat"} {
-			unanswered(10, missed)
-			time.Sleep(11 * time.Minute)
-			require.Less(t, kit.Serve(*w.Handler.Load(), "DELETE", "/v1/namespaces/"+deletion, "").Code, 300)
-			synctest.Wait()
-		}
-		unanswered(10, missed)
-		time.Sleep(11 * time.Minute)
-		require.Equal(t, "ringing", begin("alice", "bob"))
-		w.Config.Keeper.Changed("chat", lastseen.Call{ID: "other", From: "alice", To: "bob", State: lastseen.Ended})
-		act("bob reject")
-		time.Sleep(11 * time.Minute)
-		unanswered(40, rejected)
-	})
-}
-
-// TestRedialByAnotherServer: a call that another server ended is remembered once the caller asked, and a clock of the
-// store that is wrong by years makes nobody wait for longer.
-func TestRedialByAnotherServer(t *testing.T) {
+// TestRedialClock: the wait begins at the end of the call, and a clock of the store that is wrong by years makes nobody
+// wait for longer.
+func TestRedialClock(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
 		clock := kit.NewClockStore(w.Config.Store) // whose calls have the time of the store in it
 		w.Config.Store = clock
 		begin, act := newPhone(t, w)
-		w.Config.Keeper.Changed = func(string, lastseen.Call) {}
 		reject := func(wait time.Duration, years int) (asked string) {
 			t.Helper()
 			require.Equal(t, "ringing", begin("alice", "bob"))
@@ -159,15 +116,15 @@ func TestRedialByAnotherServer(t *testing.T) {
 			return begin("alice", "bob")
 		}
 		require.Equal(t, "call_too_soon 6", reject(4*time.Second, 0))
-		time.Sleep(10*time.Minute - time.Second)
-		require.Equal(t, "call_too_soon 20", reject(0, -300), "the store forgot the call ten minutes after its end")
+		time.Sleep(time.Minute)
+		require.Equal(t, "call_too_soon 20", reject(0, -300))
 		time.Sleep(20*time.Second - time.Millisecond)
 		require.Equal(t, "call_too_soon 1", begin("alice", "bob"))
 		time.Sleep(time.Millisecond)
 		require.Equal(t, "ringing", reject(0, 300))
 		act("bob reject")
 		time.Sleep(11 * time.Minute)
-		require.Equal(t, "call_too_soon 10", reject(0, 0), "nobody asked")
+		require.Equal(t, "call_too_soon 10", reject(0, 0))
 	})
 }
 

@@ -17,7 +17,6 @@ func (r *runtimeConfig) newKeeper() *calls.Keeper {
 	storeMetrics{r.metrics}.keeper(keeper)
 	keeper.Quiet = func(namespace string) time.Duration { return r.config().Namespace(namespace).Green }
 	keeper.Heard = r.registry.HeardWithin
-	keeper.Changed = r.shared.CallChanged
 	return keeper
 }
 

@@ -45,9 +45,6 @@ type Keeper struct {
 	// Late is called when calls were ended because their time has passed, with the time since the first of them was
 	// due. Set it before Run; default nothing.
 	Late func(lag time.Duration)
-	// Changed is called with each call whose state a step of this server changed, before signals to its parties. Set it
-	// before Run; default nothing.
-	Changed func(namespace string, c lastseen.Call)
 
 	monotonic func() time.Duration // since the start
 	stats     counters
@@ -63,12 +60,10 @@ func New(s store.Store, logger *slog.Logger) *Keeper {
 		Heard:     func(string, string, string, time.Duration) bool { return false },
 		Quiet:     func(string) time.Duration { return time.Minute },
 		Late:      func(time.Duration) {},
-		Changed:   func(string, lastseen.Call) {},
 		monotonic: func() time.Duration { return time.Since(start) },
 	}
 	monotonic := func() time.Duration { return k.monotonic() }
 	k.results = newResults(s, logger, monotonic, &k.stats)
-	k.results.changed = func(namespace string, c lastseen.Call) { k.Changed(namespace, c) }
 	k.watch = newWatch(k.results, func(lag time.Duration) { k.Late(lag) })
 	k.hearing = &hearing{
 		store: s, logger: logger, monotonic: monotonic, results: k.results, wake: newWake(),

@@ -29,7 +29,6 @@ type results struct {
 	logger    *slog.Logger
 	monotonic func() time.Duration
 	stats     *counters
-	changed   func(namespace string, c lastseen.Call)
 	wake      wake
 
 	mu      sync.Mutex
@@ -67,7 +66,6 @@ func (r *results) finish(ctx context.Context, namespace string, steps []store.Ca
 	for _, step := range changed {
 		if step.Expired || step.Outcome == lastseen.Stepped {
 			r.stats.count(step.Call.State)
-			r.changed(namespace, step.Call)
 		}
 	}
 	each(changed, func(step store.CallStep) {

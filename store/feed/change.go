@@ -220,7 +220,7 @@ func (w *Watcher) lose(g *gathered) {
 	if w.lost = !g.snapshot; !w.lost {
 		w.places, w.told = nil, false
 	}
-	w.signal()
+	wake(w.wake)
 }
 
 func (w *Watcher) leave() {

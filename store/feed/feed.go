@@ -6,8 +6,7 @@
 // taken yet costs no more than the list of its users, however slow it is. Between two batches nothing is missed: where
 // that cannot be told, the watcher gets a reset.
 //
-// A transport has a goroutine for each watcher, which waits in Next, or serves many watchers with few goroutines by
-// Take. It can change which users a watcher watches.
+// A transport has a goroutine for each watcher, which waits in Next. It can change which users a watcher watches.
 package feed
 
 import (
@@ -94,9 +93,6 @@ type Query struct {
 	NoSnapshot bool
 	// Raw is for a caller that spaces batches itself: Next and Take return each batch at once.
 	Raw bool
-	// OnReady is called when Take may return something, once until Take is called again, and also when the watcher
-	// ends; default nil. The hub calls it while it holds locks: it must return at once, and not use the watcher.
-	OnReady func()
 }
 
 // Update is the newest presence of a user that is watched.

@@ -171,7 +171,7 @@ func (f *follower) forgetEntries(places []store.Place) {
 	for w := range f.attached {
 		w.attached, w.lost, w.dirty = false, !slices.Equal(w.places, nowhere()), nil
 		w.watches = nil
-		w.signal()
+		wake(w.wake)
 	}
 	clear(f.attached)
 	clear(f.everyone)
@@ -260,7 +260,7 @@ func (f *follower) take(r *store.ChangesRead, now time.Duration) {
 		f.m.marks = append(f.m.marks, mark{f.m.last(), now})
 		f.changedAt = now
 		for w := range f.everyone {
-			w.signal()
+			wake(w.wake)
 		}
 	}
 	excess := f.hub.entries.Add(int64(len(r.Changes))) - int64(f.hub.bounds.allEntries)

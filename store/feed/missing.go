@@ -82,39 +82,16 @@ func (h *Hub) look(ctx context.Context, all []*follower) {
 func (w *Watcher) arrives() bool { return !w.f.missing() && slices.Equal(w.places, nowhere()) }
 
 // arrive returns the users of a namespace that did not exist when the watcher was told last. They are new to it, as far
-// as readers see a difference. If they are more than limit, the batch is a reset. A watcher of everyone gets a snapshot.
-func (w *Watcher) arrive(ctx context.Context, limit int) (Batch, bool, error) {
-	if w.everyone {
-		w.f.mu.Lock()
-		defer w.f.mu.Unlock()
-		w.detach()
-		w.attach(w.f.m.places)
-		w.scan.place, w.scan.going = "", true
-		return Batch{AsOf: w.f.asOf, Places: w.places}, true, w.f.err
-	}
-	s, err := w.snapshot(ctx, w.users)
-	if err != nil {
-		return Batch{}, false, err
-	}
-	b := Batch{AsOf: s.Watermark, Places: s.Places}
-	for k, p := range s.Users {
-		if !p.Same(store.Published{Status: lastseen.Grey}) {
-			b.Users = append(b.Users, Update{User: w.users[k], Published: p})
-		}
-	}
-	if len(b.Users) > min(limit, maxArrived) {
-		b, err = w.begin(ctx, true)
-		return b, err == nil, err
-	}
-	w.f.mu.Lock()
-	w.detach()
-	w.places = s.Places
-	w.f.mu.Unlock()
-	return b, len(b.Users) > 0, nil
+// as readers see a difference. A watcher of everyone gets a snapshot, also if it wanted none before.
+func (w *Watcher) arrive(ctx context.Context) (Batch, bool, error) {
+	b, err := w.begin(ctx, false)
+	b.Snapshot = false
+	b.Users = slices.DeleteFunc(b.Users, func(u Update) bool {
+		return u.Same(store.Published{Status: lastseen.Grey})
+	})
+	w.scan.going = w.everyone
+	return b, len(b.Users) > 0, err
 }
-
-// maxArrived is how many users of a namespace that is new are in one batch at most, unless it is a reset.
-const maxArrived = 1000
 
 // never is a time that does not come.
 const never = time.Duration(math.MaxInt64)

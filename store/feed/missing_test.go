@@ -134,24 +134,18 @@ func TestNamespaceBegins(t *testing.T) {
 	})
 }
 
-// TestNamespaceBeginsWithMany: more users than a batch has are a reset, or the pages of a snapshot.
+// TestNamespaceBeginsWithMany: watchers of users are told all at once, those of everyone in pages.
 func TestNamespaceBeginsWithMany(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.create("chat", false)
-		named, everyone := w.watch(Query{Users: []string{"1", "2", "3"}}), w.watch(Query{Everyone: true})
+		named, everyone := w.watch(Query{Users: []string{"1", "2", "3"}}), w.watch(Query{Everyone: true, NoSnapshot: true})
 		w.poll(named, 2)
 		w.poll(everyone, 2)
 		w.publish("1 green", "2 green", "3 green")
 		w.create("chat", true)
 		time.Sleep(time.Second)
-		b := w.poll(named, 2)
-		require.True(w.t, b.Reset)
-		require.Len(w.t, b.Users, 3)
-		b = w.poll(everyone, 2)
-		require.False(w.t, b.Reset)
-		require.Equal(w.t, []string{"1 green", "2 green"}, names(b))
-		require.True(w.t, b.More)
-		require.Equal(w.t, []string{"3 green"}, names(w.poll(everyone, 2)))
+		require.Equal(w.t, [][]string{{"1 green", "2 green", "3 green"}}, w.pages(named, 2))
+		require.Equal(w.t, [][]string{{"1 green", "2 green"}, {"3 green"}}, w.pages(everyone, 2))
 	})
 }
 

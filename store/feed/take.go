@@ -30,11 +30,9 @@ func (w *Watcher) Next(ctx context.Context, limit int) (Batch, error) {
 	}
 }
 
-// Take is Next without waiting, for transports that serve many watchers with few goroutines. It returns whether there
-// is a batch. If not, it is called again after a time, or, if this is 0, when [Query.OnReady] was called. After a batch
-// it is called at once if the batch has More, and otherwise after OnReady. It may have to read from the store.
+// Take is Next without waiting. It returns whether there is a batch. If not, it can be called again after a time; if
+// this is 0, when something changes. It may have to read from the store.
 func (w *Watcher) Take(ctx context.Context, limit int) (b Batch, ok bool, again time.Duration, err error) {
-	w.rearm()
 	for {
 		if err := w.over(ctx); err != nil {
 			return Batch{}, false, 0, err
@@ -62,22 +60,6 @@ func (w *Watcher) Poll(ctx context.Context, limit int) (Batch, error) {
 			return b, err
 		}
 	}
-}
-
-// signal reports that Take may return something. The caller holds the follower's lock.
-func (w *Watcher) signal() {
-	wake(w.wake)
-	if w.onReady != nil && !w.signalled {
-		w.signalled = true
-		w.onReady()
-	}
-}
-
-// rearm has the next change call onReady again.
-func (w *Watcher) rearm() {
-	w.f.mu.Lock()
-	defer w.f.mu.Unlock()
-	w.signalled = false
 }
 
 // over returns why the watcher cannot go on.
@@ -157,7 +139,7 @@ func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err er
 		b, err = w.begin(ctx, false)
 		ok = err == nil
 	case arrives:
-		b, ok, err = w.arrive(ctx, limit)
+		b, ok, err = w.arrive(ctx)
 	case !attached:
 		b, ok, err = w.catchUp(ctx, limit)
 	}

@@ -18,7 +18,7 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 		return nil, store.ErrNoFeed
 	}
 	w := &Watcher{
-		hub: h, everyone: q.Everyone, wake: make(chan struct{}, 1), cost: 1, onReady: q.OnReady, raw: q.Raw,
+		hub: h, everyone: q.Everyone, wake: make(chan struct{}, 1), cost: 1, raw: q.Raw,
 	}
 	var going bool
 	w.places, w.scan.place, going = splitScan(q.After)
@@ -127,7 +127,6 @@ type Watcher struct {
 	cost     int // against MaxWatches
 	wake     chan struct{}
 	closed   bool
-	onReady  func() // or nil
 	raw      bool
 
 	scan      scan          // of everyone, for a snapshot
@@ -137,13 +136,12 @@ type Watcher struct {
 
 	// The rest is guarded by the follower's lock.
 
-	places    []store.Place // up to which everything was told; nil before the first batch
-	attached  bool          // the places are in memory
-	lost      bool          // what follows the places is not known
-	upTo      []int64       // while attached: for each shard, the entry at the place
-	watches   []*watch      // while attached, of each user
-	dirty     []*watch
-	signalled bool // onReady was called, and Take was not since
+	places   []store.Place // up to which everything was told; nil before the first batch
+	attached bool          // the places are in memory
+	lost     bool          // what follows the places is not known
+	upTo     []int64       // while attached: for each shard, the entry at the place
+	watches  []*watch      // while attached, of each user
+	dirty    []*watch
 }
 
 // watch is a user of a watcher that is attached.
