@@ -126,17 +126,6 @@ func TestRetention(t *testing.T) {
 		"a line for each namespace that users were deleted from")
 }
 
-// TestRetentionAtTheCutoff: someone last seen exactly the retention ago stays.
-func TestRetentionAtTheCutoff(t *testing.T) {
-	j := newRetentionTest(t, time.Hour)
-	s := j.openFile(t)
-	ping(t, s, "chat", map[string]time.Duration{"edge": time.Hour, "beyond": time.Hour + time.Millisecond})
-	n, err := j.trim(j.ctx, "chat")
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	requireUsers(t, s, "chat", "edge")
-}
-
 // watched is a store that notes what the job does, and when by its clock.
 type watched struct {
 	store.Store

@@ -200,18 +200,3 @@ func TestSweepNear1970(t *testing.T) {
 		require.Equal(t, 1, w.Decays)
 	}
 }
-
-// TestSweepRefused: a sweep of the future changes nothing.
-func TestSweepRefused(t *testing.T) {
-	t.Parallel()
-	f := newFeedTest(t, false)
-	w := f.sweep(f.Instant().Add(store.MaxAhead) + 1)
-	require.ErrorIs(t, w.Err, store.ErrClockMoved)
-	require.Equal(t, f.Instant(), f.after(nil).Watermark)
-	w = f.sweep(f.Instant().Add(store.MaxAhead))
-	require.NoError(t, w.Err)
-	require.Equal(t, f.Instant().Add(store.MaxAhead), w.Watermark)
-	w = &store.ChangesSweep{Namespace: "other", Thresholds: minutes, Now: f.Instant()}
-	f.SweepChanges(context.Background(), []*store.ChangesSweep{w})
-	require.ErrorIs(t, w.Err, store.ErrNotRecorded)
-}
