@@ -235,7 +235,6 @@ func TestReloadKeepsAuthentication(t *testing.T) {
 	require.False(t, r.authenticator.Open())
 }
 
-// sign returns a JWT for alice.
 func sign(t *testing.T, secret string) string {
 	t.Helper()
 	return testserver.Token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"},

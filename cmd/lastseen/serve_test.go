@@ -17,7 +17,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// alice is the path of a user.
 const alice = testserver.Alice
 
 // TestTerminateUnderLoad stops a service that many clients ping; whatever was answered is there

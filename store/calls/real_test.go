@@ -101,7 +101,6 @@ func (r *realServer) learn(ctx context.Context, namespace, id, user string) {
 	r.states[key] = c.State
 }
 
-// upTo returns the numbers less than n.
 func upTo(n int) []int {
 	all := make([]int, n)
 	for i := range all {

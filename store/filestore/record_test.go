@@ -15,7 +15,6 @@ import (
 	"github.com/lastseen/lastseen/store/memstore/packed"
 )
 
-// phone returns the devices of a user with one record.
 func phone(at lastseen.Instant) lastseen.Devices {
 	return lastseen.Devices{Window: time.Minute, Left: base - 1, Records: []lastseen.DeviceRecord{
 		{ID: "phone", Kind: lastseen.Mobile, Since: base, At: at, IdleSince: base + 1},
