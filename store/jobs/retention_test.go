@@ -182,15 +182,16 @@ func (w *watched) Ready(context.Context) error { return w.ready }
 func TestRetentionErasesInSmallCalls(t *testing.T) {
 	j := newRetentionTest(t, roundEvery)
 	s := j.openFile(t)
-	ages := map[string]time.Duration{"young": 0}
+	edge := time.Hour - 2*trimPause // the last call finds it an hour old
+	ages := map[string]time.Duration{"young": 0, "edge": edge, "beyond": edge + time.Millisecond}
 	addOld(ages, 2*store.MaxTrim+1)
 	ping(t, s, "chat", ages)
 	w := j.watch(s)
 	j.Run(j.ctx)
-	requireUsers(t, s, "chat", "young")
+	requireUsers(t, s, "chat", "young", "edge")
 	require.Equal(t, []time.Duration{0, trimPause, 2 * trimPause}, w.trims["chat"])
 	require.Equal(t, 1, strings.Count(j.log.String(), "deleted users"))
-	require.Contains(t, j.log.String(), "namespace=chat users=2001")
+	require.Contains(t, j.log.String(), "namespace=chat users=2002")
 }
 
 // TestRetentionUsesCurrentSettings: a reload takes effect at once, also while it erases.
