@@ -163,14 +163,12 @@ func dependencies() map[string]string {
 	}
 }
 
-// source is one Go file.
 type source struct {
 	dir, name string
 	file      *ast.File
 	lines     int
 }
 
-// isTest reports whether the file is for tests only.
 func (s source) isTest() bool {
 	if strings.HasSuffix(s.name, "_test.go") {
 		return true
@@ -190,7 +188,6 @@ func (s source) imports() (paths []string) {
 	return paths
 }
 
-// sources parses all Go files of this module.
 func sources(t *testing.T) (all []source) {
 	t.Helper()
 	set := token.NewFileSet()

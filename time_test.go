@@ -82,7 +82,6 @@ func decimals() func(string) *big.Int {
 	}
 }
 
-// within reports whether n lies in [low, high].
 func within(n *big.Int, low, high int64) bool {
 	return n.Cmp(big.NewInt(low)) >= 0 && n.Cmp(big.NewInt(high)) <= 0
 }

@@ -35,7 +35,6 @@ func TestAnnouncedBodies(t *testing.T) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(bodies*maxBody/10))
 }
 
-// requireValid checks the parameters of a list.
 func requireValid(t *testing.T, p listParams) {
 	t.Helper()
 	require.NoError(t, p.thresholds.Validate())

@@ -19,7 +19,6 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// states returns the states of the calls in a response.
 func states(response map[string]any) []string { return kit.Each(response, "calls", "state") }
 
 // TestCallsPoll: a poll waits until the call of the user is another than the client knows, and no longer.

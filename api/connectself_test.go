@@ -306,7 +306,6 @@ func waitReread(t *testing.T, w *apitest.Server) {
 	}
 }
 
-// liveDevices returns the IDs of a user's live devices.
 func liveDevices(w *apitest.Server, user string) (live []string) {
 	w.T.Helper()
 	for _, d := range w.Get("/chat/users/" + user + "/devices")["devices"].([]any) {

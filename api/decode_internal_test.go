@@ -59,16 +59,6 @@ func TestDecodingStops(t *testing.T) {
 	}
 }
 
-// BenchmarkRefusedItems measures how long it takes to refuse a list that fills a body.
-func BenchmarkRefusedItems(b *testing.B) {
-	body := repeated(`{"pings":[`, `{}`, `]}`)
-	for b.Loop() {
-		if unmarshal(body, &pingsBody{}) == nil {
-			b.Fatal("it was not refused")
-		}
-	}
-}
-
 // TestRefusedBodiesUseLittleMemory measures the memory that refusing a body of a MiB allocates.
 func TestRefusedBodiesUseLittleMemory(t *testing.T) {
 	wide := named(100_000)

@@ -148,7 +148,6 @@ func (b *bench) requests(make func(n int) *http.Request) func() {
 	}
 }
 
-// benchRequest returns a request without a body.
 func benchRequest(method, path string) *http.Request {
 	r, err := http.NewRequest(method, "/v1/namespaces/"+path, http.NoBody)
 	if err != nil {

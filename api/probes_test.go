@@ -43,7 +43,6 @@ type outageTest struct {
 	reads, writes atomic.Pointer[error] // of calls to the store
 }
 
-// fails has the store return errors from now on.
 func (o *outageTest) fails(reads, writes error) {
 	o.reads.Store(&reads)
 	o.writes.Store(&writes)

@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
-	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
 )
@@ -28,7 +26,7 @@ import (
 // TestSaturatedStore has more pings than a store can take, by a queue of calls and real time: pings succeed, lists are
 // refused, and then all is served again. While the store is down, nothing counts as load.
 func TestSaturatedStore(t *testing.T) {
-	s := &slowBatcher{delay: 100 * time.Millisecond, recorded: map[string]int{}}
+	s := &slowBatcher{delay: 100 * time.Millisecond}
 	batched := coalesce.New(s, coalesce.Options{Timeout: 250 * time.Millisecond, BatchSize: 10})
 	underLoad(t, batched, func(l *loadTest) {
 		var stopped, failed atomic.Bool
@@ -48,10 +46,10 @@ func TestSaturatedStore(t *testing.T) {
 		require.Equal(l, http.StatusServiceUnavailable, l.send("GET /chat/users", "").Code)
 		require.False(l, failed.Load(), "no ping is refused")
 
-		s.setDown(true)
+		s.down.Store(true)
 		wait(10 * time.Second)
 		require.Zero(l, l.shared.overload.rung.Load(), "a store that is down is not loaded")
-		s.setDown(false)
+		s.down.Store(false)
 		wait(10 * time.Second)
 		require.NotZero(l, l.shared.overload.rung.Load(), "but pings that come after it are")
 
@@ -61,56 +59,6 @@ func TestSaturatedStore(t *testing.T) {
 		require.Equal(l, http.StatusOK, l.send("GET /chat/counts", "").Code)
 		require.Contains(l, l.log.Take(), "no longer overloaded")
 	})
-}
-
-// TestStorm sends pings of many users in the same moment, as after an outage, to a store that takes 20,000 a second.
-// Each is recorded or gets the time at which to come back. These times are spread, so that all are recorded soon.
-func TestStorm(t *testing.T) {
-	const queueSize, late = 6000, -1
-	users := testenv.Choose(50_000, 10_000)
-	s := &slowBatcher{delay: 50 * time.Millisecond, recorded: map[string]int{}}
-	batched := coalesce.New(s, coalesce.Options{
-		Timeout: 250 * time.Millisecond, BatchSize: 1000, NamespaceSize: 1000, QueueSize: queueSize,
-	})
-	underLoad(t, batched, func(l *loadTest) {
-		var mu sync.Mutex
-		waits := map[int]int{} // how many were asked to wait so many seconds
-		refused := func(w *httptest.ResponseRecorder) time.Duration {
-			seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
-			if w.Code != http.StatusServiceUnavailable || err != nil || seconds < 1 || seconds > 15 {
-				seconds = late
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			waits[seconds]++
-			return time.Duration(seconds) * time.Second
-		}
-		var pinging sync.WaitGroup
-		for i := range users {
-			pinging.Go(func() {
-				w := l.send(fmt.Sprintf("POST /chat/users/u%d/ping", i), "")
-				for ; w.Code != http.StatusOK; w = l.send(fmt.Sprintf("POST /chat/users/u%d/ping", i), "") {
-					time.Sleep(refused(w))
-				}
-			})
-		}
-		begun, done := time.Now(), make(chan struct{})
-		go func() { pinging.Wait(); close(done) }()
-		for waiting := true; waiting; {
-			select {
-			case <-done:
-				waiting = false
-			case <-time.After(10 * time.Millisecond):
-				require.LessOrEqual(l, batched.Stats().Pings.Queued, int64(queueSize))
-			}
-		}
-		l.Logf("recorded after %s; asked to wait: %v", time.Since(begun), waits)
-		require.Less(l, time.Since(begun), time.Minute)
-		require.Len(l, s.recorded, users)
-		require.Zero(l, waits[late], "neither recorded nor asked to come back")
-		require.GreaterOrEqual(l, len(waits), 5)
-		require.NotZero(l, batched.Stats().Pings.Refused)
-	}, func(c *Config) { c.Random = nil })
 }
 
 // loadedStore is a store whose load a test sets. It is a fake because its clock is that of a synctest bubble.
@@ -176,10 +124,7 @@ func (*loadedStore) DeleteNamespace(context.Context, string) error { return nil 
 type slowBatcher struct {
 	loadedStore
 	delay time.Duration
-
-	mu       sync.Mutex
-	recorded map[string]int // pings by user
-	down     bool
+	down  atomic.Bool
 }
 
 func (*slowBatcher) NodeOf(string) (of func(user string) string) {
@@ -187,40 +132,21 @@ func (*slowBatcher) NodeOf(string) (of func(user string) string) {
 }
 
 func (s *slowBatcher) PingBatches(_ context.Context, batches []*store.Batch[store.Sighting]) {
-	err := s.wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range batches {
-		b.Err, b.States = err, make([]lastseen.State, len(b.Items))
-		for _, sighting := range b.Items {
-			if err == nil {
-				s.recorded[sighting.User]++
-			}
-		}
-	}
+	serveSlowly(s, batches)
 }
 
 func (s *slowBatcher) LookupBatches(_ context.Context, batches []*store.Batch[string]) {
-	err := s.wait()
-	for _, b := range batches {
-		b.Err, b.States = err, make([]lastseen.State, len(b.Items))
-	}
+	serveSlowly(s, batches)
 }
 
-func (s *slowBatcher) wait() error {
+func serveSlowly[T any](s *slowBatcher, batches []*store.Batch[T]) {
 	time.Sleep(s.delay)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.down {
-		return store.ErrUnavailable
+	for _, b := range batches {
+		b.States = make([]lastseen.State, len(b.Items))
+		if s.down.Load() {
+			b.Err = store.ErrUnavailable
+		}
 	}
-	return nil
-}
-
-func (s *slowBatcher) setDown(down bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.down = down
 }
 
 func (*slowBatcher) Close() error { return nil }

@@ -56,7 +56,6 @@ func (w *seenWorld) feedSettings(string) feed.Settings {
 	return feed.Settings{Thresholds: usualSettings().Thresholds, Mode: feed.On}
 }
 
-// serve adds a server.
 func (w *seenWorld) serve() {
 	steady := func() float64 { return 0.5 }
 	hub := feed.New(feed.Options{Store: w.store, Settings: w.feedSettings, Logger: w.logger, Random: steady})
@@ -97,7 +96,6 @@ func (w *seenWorld) knowQuietly(owner string, contacts ...string) {
 	require.NoError(w.t, w.store.SetContacts(w.t.Context(), "chat", owner, contacts))
 }
 
-// forget deletes a user.
 func (w *seenWorld) forget(user string) {
 	w.t.Helper()
 	require.NoError(w.t, w.store.Forget(w.t.Context(), "chat", user))
@@ -105,7 +103,6 @@ func (w *seenWorld) forget(user string) {
 	synctest.Wait()
 }
 
-// sees reports whether the viewer sees a user.
 func (w *seenWorld) sees(viewer, user string) bool {
 	w.t.Helper()
 	are, err := w.store.Store.AreContacts(w.t.Context(), "chat", []store.ContactPair{{Owner: user, Contact: viewer}})

@@ -38,7 +38,6 @@ const fields = `
 	scaleTargetRef minReplicas maxReplicas metrics resource averageValue
 	behavior scaleDown stabilizationWindowSeconds policies` //nolint:misspell // the API's name
 
-// object is an object of Kubernetes.
 type object = map[string]any
 
 // kubernetes reads kubernetes.yaml. An unknown field is an error, because it can be misspelled.
@@ -53,7 +52,6 @@ func kubernetes(t *testing.T) (deployment, service, budget object) {
 	return deployment, service, budget
 }
 
-// requireKnown checks the names of all fields in a value.
 func requireKnown(t *testing.T, value any) {
 	t.Helper()
 	switch v := value.(type) {

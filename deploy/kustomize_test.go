@@ -15,7 +15,6 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 )
 
-// manifest reads a file with one object.
 func manifest(t *testing.T, name string) object {
 	t.Helper()
 	var o object

@@ -70,7 +70,6 @@ func (m *monitored) observe(t *testing.T) {
 	}
 }
 
-// selected returns all queries of this folder.
 func selected(t *testing.T) []query {
 	t.Helper()
 	return append(alertQueries(t), dashboardQueries(t)...)

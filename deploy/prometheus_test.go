@@ -15,7 +15,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// prometheus is a running Prometheus.
 type prometheus struct{ url string }
 
 // startPrometheus runs a Prometheus that scrapes the servers five times a second and evaluates the alert rules, until

@@ -42,10 +42,8 @@ func startProxy(
 	return &testserver.Server{URL: url}
 }
 
-// addressOf returns the host and port of a server's API.
 func addressOf(s *testserver.Server) string { return strings.TrimPrefix(s.URL, "http://") }
 
-// proxies are the proxies of the deployment.
 func proxies() map[string]func(*testing.T, *testserver.Server) *testserver.Server {
 	return map[string]func(*testing.T, *testserver.Server) *testserver.Server{
 		"nginx": startNginx, "haproxy": startHAProxy,

@@ -19,7 +19,6 @@ type query struct {
 	shown []string // names of labels
 }
 
-// alertRule is a rule in alerts.yml.
 type alertRule struct {
 	Alert       string
 	Expr        string
@@ -60,7 +59,6 @@ func alertQueries(t *testing.T) (all []query) {
 	return all
 }
 
-// panel is a panel of a dashboard.
 type panel struct {
 	ID         int
 	Type       string
@@ -70,7 +68,6 @@ type panel struct {
 	Targets    []struct{ RefID, Expr, LegendFormat string }
 }
 
-// dashboard is a dashboard of Grafana.
 type dashboard struct {
 	UID        string
 	Templating struct {

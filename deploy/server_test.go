@@ -23,7 +23,6 @@ func startServer(t *testing.T, args ...string) *testserver.Server {
 	return testserver.Start(t, append([]string{"--config", config, "--admin-listen", "127.0.0.1:0"}, args...)...)
 }
 
-// get returns the status and the body of a response.
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	response, err := http.Get(url)

@@ -45,7 +45,6 @@ func claimsWith(changes map[string]any) jwt.MapClaims {
 	return c
 }
 
-// sign returns a token.
 func sign(t testing.TB, method jwt.SigningMethod, key any, claims jwt.MapClaims, header ...any) string {
 	t.Helper()
 	token := jwt.NewWithClaims(method, claims)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heap returns the bytes in use after a garbage collection.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

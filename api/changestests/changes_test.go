@@ -151,20 +151,6 @@ func TestNoFeed(t *testing.T) {
 	w.Fails(problem.FeedUnavailable, "GET", "/chat/changes", "")
 }
 
-// TestTooManyWatches checks that a server that follows as many users as it can refuses more, and that those of requests
-// that ended do not count.
-func TestTooManyWatches(t *testing.T) {
-	t.Parallel()
-	s := kit.FileStore(t)
-	w := apitest.NewServer(t, s, apitest.WithStoreTime(s), func(c *api.Config) {
-		c.Feeds = apitest.NewFeeds(t, s, c.Settings, 3)
-	})
-	for range 5 {
-		w.Get("/chat/changes?user=a&user=b&user=c")
-	}
-	w.Fails(problem.Overloaded, "GET", "/chat/changes?user=a&user=b&user=c&user=d", "")
-}
-
 // TestChangesMetrics checks that requests that wait are counted apart from others while they do, and that the lag of a
 // change that a client waited for is observed.
 func TestChangesMetrics(t *testing.T) {

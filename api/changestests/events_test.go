@@ -1,29 +1,18 @@
 package changestests
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
-	"fmt"
-	"maps"
-	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
-	"github.com/lastseen/lastseen/api/apitest"
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // TestEventStream goes through a stream of some users: a snapshot, changes, and a stream that continues after it.
@@ -154,165 +143,6 @@ func TestReloadWhileOpening(t *testing.T) {
 	require.Equal(t, []string{"alice grey"}, kit.Statuses(r.Changes().Data))
 	_, ok := r.Next()
 	require.False(t, ok, "before the first tick")
-}
-
-// knowledge is what a client knows about users. It notes changes that are none.
-type knowledge struct {
-	mu      sync.Mutex
-	users   map[string]string
-	repeats []string
-	resets  int
-}
-
-// apply applies a response or the data of an event.
-func (k *knowledge) apply(data map[string]any, reset bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if reset {
-		k.resets++
-	}
-	for _, u := range data["users"].([]any) {
-		u := u.(map[string]any)
-		user, shown := u["user"].(string), fmt.Sprint(u["status"], u["left"])
-		if k.users[user] == shown && !reset {
-			k.repeats = append(k.repeats, user+" "+shown)
-		}
-		k.users[user] = shown
-	}
-}
-
-func (k *knowledge) is(want map[string]string) bool {
-	return kit.Locked(&k.mu, func() bool { return maps.Equal(k.users, want) })
-}
-
-// walker is a client that follows users by all transports on all servers, and is cut off at random.
-type walker struct {
-	knowledge
-	t       *testing.T
-	random  *rand.Rand
-	servers []*apitest.Server
-	query   string
-	cursor  string
-}
-
-// step uses one transport on one server for a while.
-func (w *walker) step() {
-	ctx, cut := context.WithTimeout(context.Background(), time.Duration(w.random.IntN(300))*time.Millisecond)
-	defer cut()
-	server := w.servers[w.random.IntN(len(w.servers))]
-	switch w.random.IntN(3) {
-	case 0:
-		w.fetch(context.Background(), server, "") // not cut off
-	case 1:
-		w.fetch(ctx, server, "&wait=1s")
-	default:
-		w.fetch(ctx, server, "", kit.AcceptEvents, "Last-Event-ID: "+w.cursor)
-	}
-}
-
-// fetch applies a response, or some events of a stream.
-func (w *walker) fetch(ctx context.Context, server *apitest.Server, more string, headers ...string) {
-	url := server.URL + "/v1/namespaces/chat/changes?" + w.query + "&cursor=" + w.cursor + more
-	request, err := http.NewRequestWithContext(ctx, "GET", url, nil)
-	require.NoError(w.t, err)
-	kit.AddHeaders(request.Header, headers)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return
-	}
-	defer response.Body.Close()
-	require.Equal(w.t, http.StatusOK, response.StatusCode)
-	if headers == nil {
-		var r map[string]any
-		if json.NewDecoder(response.Body).Decode(&r) == nil {
-			w.apply(r, r["reset"].(bool))
-			w.cursor = kit.CursorOf(r)
-		}
-		return
-	}
-	events := kit.NewEventReader(w.t, response.Body)
-	for range 1 + w.random.IntN(4) {
-		e, ok := events.Next()
-		if !ok {
-			return
-		}
-		if e.Name != "tick" {
-			w.apply(e.Data, e.Name == "reset")
-		}
-		w.cursor = e.ID
-	}
-}
-
-// TestWalk checks that a client which moves between transports and servers at random, and is cut off, misses no change
-// and sees none twice, as one that never leaves.
-func TestWalk(t *testing.T) {
-	t.Parallel()
-	t.Run("file", func(t *testing.T) {
-		t.Parallel()
-		s := kit.FileStore(t)
-		walk(t, s, s)
-	})
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		url := redistest.Start(t)
-		walk(t, kit.RedisStore(t, url, kit.Sharded), kit.RedisStore(t, url, kit.Sharded))
-	})
-}
-
-// walk walks over a server for each of the stores, which are one or have the same data.
-func walk(t *testing.T, stores ...store.Store) {
-	t.Helper()
-	require.NoError(t, stores[0].Register(t.Context(), []string{"chat"}))
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	w := &walker{t: t, random: rand.New(rand.NewPCG(seed, 0)), knowledge: knowledge{users: map[string]string{}}}
-	for _, s := range stores {
-		w.servers = append(w.servers, apitest.NewServer(t, s, apitest.WithStoreTime(s), func(c *api.Config) {
-			c.Settings.Thresholds = lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour} // no decays
-		}))
-	}
-	users := strings.Fields("alice bob carol dave eve")
-	w.query = "user=" + strings.Join(users, "&user=")
-	first := w.servers[0].Get("/chat/changes?" + w.query)
-	w.apply(first, false)
-	w.cursor = kit.CursorOf(first)
-
-	stays := &knowledge{users: map[string]string{}}
-	events := w.servers[0].Follow("GET", "/chat/changes?"+w.query, "")
-	stays.apply(events.Changes().Data, false)
-	go func() {
-		for e, ok := events.Next(); ok; e, ok = events.Next() {
-			if e.Name != "tick" {
-				stays.apply(e.Data, e.Name == "reset")
-			}
-		}
-	}()
-	for range 60 {
-		for range w.random.IntN(4) {
-			server, user := w.servers[w.random.IntN(len(w.servers))], users[w.random.IntN(len(users))]
-			server.Post("/chat/users/"+user+[]string{"/ping", "/leave"}[w.random.IntN(2)], "")
-		}
-		w.step()
-	}
-	want := map[string]string{}
-	for _, u := range w.servers[0].Get("/chat/lookup?" + w.query)["users"].([]any) {
-		u := u.(map[string]any)
-		want[u["user"].(string)] = fmt.Sprint(u["status"], u["left"])
-	}
-	for _, server := range slices.Concat(w.servers, w.servers) { // until it has everything
-		kit.Await(t, func() bool {
-			w.fetch(context.Background(), server, "")
-			return w.is(want)
-		})
-	}
-	kit.Await(t, func() bool { return stays.is(want) })
-	events.Closed()
-	for _, k := range []*knowledge{&w.knowledge, stays} {
-		k.mu.Lock()
-		require.Zero(t, k.resets, "nothing was lost")
-		require.Empty(t, k.repeats)
-		k.mu.Unlock()
-	}
 }
 
 // placesOf returns the places that a cursor of changes has.

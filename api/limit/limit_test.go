@@ -121,7 +121,6 @@ func TestMemoryIsBounded(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-// heap returns the bytes in use after a garbage collection.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

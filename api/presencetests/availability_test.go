@@ -3,7 +3,6 @@ package presencetests
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -119,74 +118,4 @@ func TestNotReady(t *testing.T) {
 	r := w.Send("PUT", kit.AliceAvailability, `{"availability":"invisible"}`).Is(t, http.StatusServiceUnavailable)
 	require.Equal(t, string(problem.AvailabilityNotReady), r.JSON(t)["code"])
 	require.NotContains(t, w.Log.String(), "level=ERROR")
-}
-
-// TestInvisibleIsLeft compares what others get about a user who left and one who became invisible at the same time and
-// goes on pinging.
-func TestInvisibleIsLeft(t *testing.T) {
-	t.Parallel()
-	authenticator, headers := kit.Callers(t)
-	t.Run("file", func(t *testing.T) {
-		testInvisibleIsLeft(t, apitest.NewAuthServer(t, kit.FileStore(t), authenticator), headers)
-	})
-	t.Run("redis", func(t *testing.T) {
-		testInvisibleIsLeft(t, apitest.NewAuthServer(t, kit.NewRedis(t), authenticator),
-			headers)
-	})
-}
-
-func testInvisibleIsLeft(t *testing.T, w *apitest.Server, headers map[string]string) {
-	t.Helper()
-	send := func(caller, method, path, body string) kit.Response {
-		t.Helper()
-		r := w.Send(method, path, body, "Authorization: "+headers[caller])
-		require.Less(t, r.Status, 300, r.Body)
-		return r
-	}
-	users := []string{"alice", "blice"}
-	w.Store.Set(kit.Now - 60_000)
-	for _, user := range users {
-		send("all", "POST", "/chat/users/"+user+"/ping", `{"device":{"id":"tab","kind":"web"}}`)
-		send("all", "PUT", "/chat/users/"+user+"/availability", `{"availability":"away","note":"lunch"}`)
-	}
-	w.Store.Set(kit.Now)
-	send("all", "PUT", kit.AliceAvailability, `{"availability":"invisible","note":"hush","for":"1h"}`)
-	send("all", "POST", "/chat/users/blice/leave", "")
-	for range 2 {
-		w.Store.Pass(30_000)
-		ping := send("alice", "POST", kit.AlicePing, `{"device":{"id":"tab","kind":"mobile"},"activity":"idle"}`)
-		require.Equal(t, "grey", ping.JSON(t)["status"])
-		send("ping", "POST", kit.AlicePing, "").Is(t, http.StatusNoContent)
-		for _, path := range []string{
-			"/chat/users/%s", "/chat/users/%s/dot.svg", "/chat/lookup?user=%s", "/chat/users/%s/devices",
-			"/chat/changes?user=%s", "/chat/counts",
-		} {
-			seen := [2]kit.Response{}
-			for i, user := range users {
-				path := strings.ReplaceAll(path, "%s", user)
-				seen[i] = send("read", "GET", path, "")
-				seen[i].Body = strings.ReplaceAll(seen[i].Body, user, "someone")
-				if strings.Contains(path, "/changes") { // which go on between two requests
-					moves := regexp.MustCompile(`"(as_of|cursor)":"[^"]*"`)
-					seen[i].Body = moves.ReplaceAllString(seen[i].Body, "")
-				}
-				for _, name := range []string{"X-Request-Id", "Date", "Etag"} { // the ETag is a hash of the name, too
-					seen[i].Header.Del(name)
-				}
-				require.NotContains(t, seen[i].Body, "invisible")
-				require.NotContains(t, seen[i].Body, "hush")
-			}
-			require.Equal(t, seen[1], seen[0], path)
-		}
-		listed := send("read", "GET", "/chat/users", "").JSON(t)["users"].([]any)
-		delete(listed[0].(map[string]any), "user")
-		delete(listed[1].(map[string]any), "user")
-		require.Equal(t, listed[0], listed[1])
-	}
-	require.Equal(t, "away", send("read", "GET", kit.AliceUser, "").JSON(t)["availability"])
-	own := send("alice", "GET", kit.AliceAvailability, "").JSON(t)
-	require.Equal(t, []any{"invisible", "hush"}, []any{own["availability"], own["note"]})
-	send("alice", "DELETE", kit.AliceAvailability, "")
-	w.Store.Pass(1)
-	require.Equal(t, "green", send("alice", "POST", kit.AlicePing, "").JSON(t)["status"])
 }

@@ -74,7 +74,6 @@ func TestContactsPresence(t *testing.T) {
 	})
 }
 
-// contactPages returns the users of each page of contacts.
 func contactPages(w *apitest.Server, query string, limit int) (pages [][]string) {
 	w.T.Helper()
 	for _, page := range pagesOf(w, fmt.Sprintf("%s?limit=%d%s", contactsPath, limit, query)) {

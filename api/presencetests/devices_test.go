@@ -44,7 +44,6 @@ func TestBulkDevices(t *testing.T) {
 	})
 }
 
-// devices returns the IDs of a user's devices.
 func devices(w *apitest.Server, user string) []string {
 	w.T.Helper()
 	ids := []string{}

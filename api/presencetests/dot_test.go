@@ -33,7 +33,6 @@ type dotImage struct {
 	} `xml:"path"`
 }
 
-// getDot returns the image at a path.
 func getDot(w *apitest.Server, path string) (image dotImage) {
 	w.T.Helper()
 	r := w.Send("GET", path, "").Is(w.T, http.StatusOK)

@@ -3,7 +3,6 @@ package presencetests
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/lastseen/lastseen/api/apitest"
 	"github.com/lastseen/lastseen/api/apitest/kit"
-	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 func TestList(t *testing.T) {
@@ -57,45 +55,6 @@ func TestListIsAsOfNewestUser(t *testing.T) {
 		list = w.Get("/chat/users")
 		require.Equal(t, "2026-11-20T11:59:05.000Z", list["as_of"])
 		require.Empty(t, kit.Names(list))
-	})
-}
-
-// TestListPages follows cursors with changing page sizes while users ping. Users that do not ping are listed once.
-func TestListPages(t *testing.T) {
-	t.Parallel()
-	testenv.SkipWithRace(t, "one request at a time finds nothing")
-	apitest.EachStore(t, func(t *testing.T, w *apitest.Server) {
-		var items []string
-		for i := range 300 {
-			items = append(items, fmt.Sprintf(`{"user":"u%03d","at":%d}`, i, 1795175000+i/50))
-		}
-		w.Post("/chat/pings", `{"pings":[`+strings.Join(items, ",")+`]}`)
-		for _, order := range []string{"newest", "oldest"} {
-			listed := map[string]int{}
-			first := "status=grey&order=" + order + "&from=1795170000"
-			query := first + "&limit=7"
-			for page := 0; ; page++ {
-				list := w.Get("/chat/users?" + query)
-				for _, user := range kit.Names(list) {
-					listed[user]++
-				}
-				require.Equal(t, "2026-11-20T12:00:00.000Z", list["as_of"], "the first page fixes it")
-				if list["next_cursor"] == nil {
-					break
-				}
-				w.Post(fmt.Sprintf("/chat/users/u%03d/ping", page*3%300/3*3), "")
-				w.Post(fmt.Sprintf("/chat/users/new%d/ping", page), "")
-				query = fmt.Sprintf("limit=%d&cursor=%s", 1+page%9, list["next_cursor"])
-				if page%2 == 0 {
-					query += "&" + first + "&as_of=" + list["as_of"].(string)
-				}
-			}
-			for i := range 300 {
-				if i%3 != 0 {
-					require.Equal(t, 1, listed[fmt.Sprintf("u%03d", i)], "u%03d, %s first", i, order)
-				}
-			}
-		}
 	})
 }
 
@@ -154,47 +113,5 @@ func TestDelete(t *testing.T) {
 		w.Send("DELETE", "/chat?confirm=chat", "").Is(t, http.StatusNoContent)
 		require.Zero(t, w.Total("chat"))
 		require.Empty(t, w.Get("")["namespaces"])
-	})
-}
-
-// TestPathsAreDecodedOnce also checks that + is a space in a query only.
-func TestPathsAreDecodedOnce(t *testing.T) {
-	apitest.EachStore(t, func(t *testing.T, w *apitest.Server) {
-		for path, user := range map[string]string{
-			"a%2Fb": "a/b", "%2541": "%41", "a+b": "a+b", "a%20b": "a b", "%E2%82%AC": "€", "%2e%2e%2e": "...",
-			"a:b@c": "a:b@c", "a%3Fb": "a?b", "...": "...", "%25": "%", "%2F": "/",
-		} {
-			require.Equal(t, user, w.Post("/chat/users/"+path+"/ping", "")["user"], path)
-			require.Equal(t, user, w.Get("/chat/users/" + path)["user"], path)
-			looked := kit.FirstOf(w.Get("/chat/lookup?user="+url.QueryEscape(user)), "users")
-			require.Equal(t, "green", looked["status"], path)
-			require.Equal(t, user, looked["user"])
-		}
-		require.Equal(t, []string{"a b"}, kit.Names(w.Get("/chat/lookup?user=a+b")))
-	})
-}
-
-// TestTranscript is the example that the project started from: times in Unix seconds.
-func TestTranscript(t *testing.T) {
-	apitest.EachStore(t, func(t *testing.T, w *apitest.Server) {
-		for _, ping := range []struct {
-			user string
-			at   int
-		}{{"alice", 100123}, {"bob", 100135}, {"eve", 100141}, {"mallory", 100143}, {"timmy", 100163}, {
-			"eve",
-			100178,
-		}} {
-			w.Post("/presence/users/"+ping.user+"/ping", fmt.Sprintf(`{"at":%d}`, ping.at))
-		}
-		list := w.Get("/presence/users?from=100137&to=100197&as_of=100197")
-		require.Equal(t, []string{"eve", "timmy", "mallory"}, kit.Names(list))
-		for _, u := range list["users"].([]any) {
-			require.Equal(t, "green", u.(map[string]any)["status"])
-		}
-		require.Nil(t, list["next_cursor"])
-		require.Equal(t, "yellow", w.Get("/presence/users/bob?as_of=100197")["status"])
-		zoe := w.Send("GET", "/presence/users/zoe?as_of=100197", "")
-		require.JSONEq(t, `{"user":"zoe","status":"grey","last_seen":null,"left":false,"valid_until":null,
-			"as_of":"1970-01-02T03:49:57.000Z","green_ms":60000,"yellow_ms":300000}`, zoe.Body)
 	})
 }

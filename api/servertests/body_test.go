@@ -80,7 +80,6 @@ func TestCompressedBodiesAreRefused(t *testing.T) {
 	require.Zero(t, w.Total("chat"))
 }
 
-// endlessSpaces is an endless reader of spaces.
 type endlessSpaces struct{}
 
 func (endlessSpaces) Read(p []byte) (int, error) {

@@ -180,7 +180,6 @@ func TestDecodedMemory(t *testing.T) {
 	}
 }
 
-// heap returns the bytes in use after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -163,7 +163,6 @@ func TestUnknownFieldListsAllowedFields(t *testing.T) {
 	require.EqualValues(t, 2, line["line"])
 }
 
-// nested is JSON of arrays in each other.
 func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 
 // TestDepth: no JSON of a client nests deeper than 32 levels, wherever it is: the apps that get it from us have parsers

@@ -219,7 +219,6 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// lookupOf returns the body of a lookup of n users.
 func lookupOf(n int) string {
 	users := make([]string, n)
 	for i := range users {
@@ -268,7 +267,6 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// pingsOf returns the body of a bulk request with n pings.
 func pingsOf(n int) string {
 	items := make([]string, n)
 	for i := range items {

@@ -56,7 +56,6 @@ func dialRaw(w *apitest.Server, headers ...string) *rawSocket {
 	return &rawSocket{w.T, conn, from}
 }
 
-// frame returns a masked frame.
 func frame(head byte, payload string) []byte {
 	b := []byte{head}
 	switch n := len(payload); {

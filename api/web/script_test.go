@@ -13,7 +13,6 @@ import (
 // maxScript is how large lastseen.js can be for those who download it, in bytes.
 const maxScript = 10 << 10
 
-// served returns the page at a path.
 func served(t *testing.T, path string) page {
 	t.Helper()
 	p, err := New(nil)[path]()

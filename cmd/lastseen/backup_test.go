@@ -22,7 +22,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// backup runs the command against a server.
 func backup(s *testserver.Server, args ...string) (code int, out, log string) {
 	return runInProcess(append([]string{"backup", "--admin-listen", s.Admin[len("http://"):]}, args...)...)
 }

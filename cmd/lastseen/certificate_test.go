@@ -48,7 +48,6 @@ func makeCertificate(t *testing.T, name string) (cert, key []byte) {
 	}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
 
-// keyPairFiles are the files of a certificate.
 type keyPairFiles struct{ cert, key string }
 
 func newKeyPair(t *testing.T, name string) keyPairFiles {

@@ -27,7 +27,6 @@ func logLines(t *testing.T, s *testserver.Server) (lines []map[string]any) {
 	return lines
 }
 
-// countLines returns how many lines have a message and a level.
 func countLines(t *testing.T, s *testserver.Server, level, message string) (n int) {
 	t.Helper()
 	for _, line := range logLines(t, s) {

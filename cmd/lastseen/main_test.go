@@ -19,7 +19,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testserver.Main(m)) }
 
-// brokenWriter panics.
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { panic("broken") }

@@ -217,7 +217,8 @@ func TestAccessReloads(t *testing.T) {
 	require.Equal(t, 7, r.served().Limits.Caller)
 	require.Equal(t, []string{"https://a.example.com"}, r.served().CORSOrigins)
 
-	require.Contains(t, r.write(tokens), "keys.a removed")
+	require.Contains(t, r.write(tokens+"log-level: debug"), "keys.a removed")
+	require.Equal(t, slog.LevelDebug, r.level.Level())
 	require.False(t, allowed("ls_b"))
 	require.Contains(t, r.write(tokens+aKey), "keys.a added")
 }
@@ -234,7 +235,6 @@ func TestReloadKeepsAuthentication(t *testing.T) {
 	require.False(t, r.authenticator.Open())
 }
 
-// sign returns a JWT for alice.
 func sign(t *testing.T, secret string) string {
 	t.Helper()
 	return testserver.Token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"},

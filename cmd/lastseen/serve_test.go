@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// alice is the path of a user.
 const alice = testserver.Alice
 
 // TestTerminateUnderLoad stops a service that many clients ping; whatever was answered is there
@@ -44,58 +42,6 @@ func TestTerminateCutsOffSlowClients(t *testing.T) {
 	fmt.Fprintf(conn, "POST %s/ping HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", alice)
 	s.Get(t, "/healthz") // the server is past accepting the connection before
 	require.Zero(t, s.Terminate(t), s.Log)
-}
-
-// TestRedisOutage stops, freezes and starts Redis under a running service.
-func TestRedisOutage(t *testing.T) {
-	t.Parallel()
-	server := redistest.StartProcess(t)
-	s := testserver.Start(t, "--store", server.URL())
-	require.Eventually(t, func() bool { // on a busy machine, the first ping takes long
-		status, _ := s.Call(t, http.MethodPost, alice+"/ping", "")
-		return status == http.StatusOK
-	}, 30*time.Second, 50*time.Millisecond)
-
-	requests := []struct{ method, path, body string }{
-		{http.MethodPost, alice + "/ping", ""},
-		{http.MethodPost, alice + "/leave", ""},
-		{http.MethodPost, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice"}]}`},
-		{http.MethodGet, alice, ""},
-		{http.MethodGet, "/v1/namespaces/chat/lookup?user=alice", ""},
-		{http.MethodGet, "/v1/namespaces/chat/users", ""},
-		{http.MethodGet, "/v1/namespaces/chat/counts", ""},
-		{http.MethodGet, "/v1/namespaces", ""},
-		{http.MethodDelete, alice, ""},
-		{http.MethodDelete, "/v1/namespaces/chat?confirm=chat", ""},
-		{http.MethodGet, "/readyz", ""},
-	}
-	allFail := func() {
-		for _, r := range requests {
-			status, answer := s.Call(t, r.method, r.path, r.body)
-			require.Equal(t, http.StatusServiceUnavailable, status, "%s %s: %v", r.method, r.path, answer)
-			require.Equal(t, "store_unavailable", answer["code"])
-			require.NotContains(t, fmt.Sprint(answer), "grey")
-		}
-		s.Get(t, "/healthz")
-	}
-	recovers := func() {
-		require.Eventually(t, func() bool {
-			status, answer := s.Call(t, http.MethodGet, alice, "")
-			return status == http.StatusOK && answer["last_seen"] != nil
-		}, 30*time.Second, 50*time.Millisecond)
-	}
-	server.Stop(t)
-	allFail()
-	server.Start(t)
-	recovers()
-	server.Freeze(t)
-	allFail()
-	server.Thaw(t)
-	require.Eventually(t, func() bool {
-		status, _ := s.Call(t, http.MethodPost, alice+"/ping", "") // the frozen server may still run the DELETEs
-		return status == http.StatusOK
-	}, 30*time.Second, 50*time.Millisecond)
-	recovers()
 }
 
 // TestRefusesOldRedis ends at once, and says why.

@@ -31,6 +31,19 @@ func TestWrongFlags(t *testing.T) {
 	})
 }
 
+// TestSecretInsteadOfFileIsNotShown, whatever else is wrong.
+func TestSecretInsteadOfFileIsNotShown(t *testing.T) {
+	t.Setenv("LASTSEEN_JWT_SECRET_FILE", testserver.Secret)
+	refused := map[string]string{}
+	for _, line := range []string{
+		"", "--jwt-issuer x", "--jwt-jwks-url http://a", "--auth none", "--jwt-issuer x --jwt-audience y",
+		"--listen :8080 --tls-cert x",
+	} {
+		refused[line] = "LASTSEEN_JWT_SECRET_FILE"
+	}
+	requireRefused(t, []string{"config"}, refused)
+}
+
 func TestReportsAllErrors(t *testing.T) {
 	t.Setenv("LASTSEEN_SYNC", "5")
 	t.Setenv("LASTSEEN_GREN", "5s")

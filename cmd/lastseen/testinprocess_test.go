@@ -38,7 +38,6 @@ func startInProcess(t *testing.T, args []string) (s *testserver.Server, stop fun
 	return s, stopped
 }
 
-// footprint is what a process holds.
 type footprint struct {
 	goroutines, files int
 	heap              uint64

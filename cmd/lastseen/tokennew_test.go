@@ -20,7 +20,6 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// newToken runs lastseen token new, and returns what it prints.
 func newToken(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := execute(t, append([]string{"token", "new"}, args...)...)

@@ -32,7 +32,6 @@ keys:
 		testserver.HashOf(writeKey))))
 }
 
-// signIn signs in on the dashboard.
 func signIn(key string) step {
 	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 		if _, err := typeInto("#key", key)(ctx, target); err != nil {

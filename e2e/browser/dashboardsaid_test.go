@@ -11,7 +11,6 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// putAvailability sets what alice says.
 func putAvailability(t *testing.T, s *testserver.Server, body string) {
 	t.Helper()
 	s.Succeed(t, http.MethodPut, alice+"/availability", body)

@@ -26,7 +26,6 @@ const (
 		[...row.children].map(cell => cell.textContent).filter(Boolean).join(": ")).join("; ")`
 )
 
-// untilRows waits until the list shows rows.
 func untilRows(want ...string) step {
 	return until(fmt.Sprintf("%s == %q", rows, strings.Join(want, "; ")))
 }

@@ -66,7 +66,6 @@ func (d manyDots) change(t *testing.T, times int) {
 	}
 }
 
-// everyone returns a sighting of each user now.
 func (d manyDots) everyone(t *testing.T) []store.Sighting {
 	t.Helper()
 	now, err := d.Now(t.Context())

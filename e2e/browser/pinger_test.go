@@ -111,7 +111,6 @@ func goBack(ctx context.Context, page *chromedp.Target) (chromedp.Void, error) {
 	return chromedp.Void{}, err
 }
 
-// hasLeft reports whether alice has left.
 func (s *scripted) hasLeft(t *testing.T) bool {
 	t.Helper()
 	states, err := s.Lookup(t.Context(), "chat", []string{"alice"})

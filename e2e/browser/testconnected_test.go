@@ -30,7 +30,6 @@ type connected struct {
 	cuts    int // how often that happened
 }
 
-// serve serves a request.
 func (c *connected) serve(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	handler := c.api
@@ -152,7 +151,6 @@ func (c *connected) devices(t *testing.T, user string) (live, gone int) {
 	return live, gone
 }
 
-// untilDevices waits until a user has some devices.
 func (c *connected) untilDevices(t *testing.T, user string, live, gone int) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -63,10 +63,8 @@ func says(selector, text string) step {
 	return until(fmt.Sprintf("document.querySelector(%q)?.innerText.includes(%q)", selector, text))
 }
 
-// clickOn clicks on an element.
 func clickOn(selector string) step { return chromedp.Click(chromedp.CSS(selector)) }
 
-// clickIn clicks on an element in the row of a user.
 func clickIn(user, selector string) step {
 	return until(fmt.Sprintf("%s.querySelector(%q).click() ?? true", rowOf(user), selector))
 }

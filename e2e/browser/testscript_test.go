@@ -235,7 +235,6 @@ func (s *scripted) called(prefix string) (all []string) {
 	return all
 }
 
-// connects returns how many WebSockets were asked for.
 func (s *scripted) connects() int { return len(s.called("GET /v1/namespaces/chat/connect")) }
 
 // pageScript is what a page's module has before the test's code. It records what show is called with.
@@ -334,7 +333,6 @@ func (s *scripted) pingedAgo(t *testing.T, user string, ago time.Duration) {
 	require.NoError(t, err)
 }
 
-// leaves records that a user left.
 func (s *scripted) leaves(t *testing.T, user string) {
 	t.Helper()
 	now, err := s.Now(t.Context())
@@ -343,7 +341,6 @@ func (s *scripted) leaves(t *testing.T, user string) {
 	require.NoError(t, err)
 }
 
-// shows waits until a page shows a user with a status.
 func shows(user, status string) step {
 	return until(fmt.Sprintf("statuses[%q] == %q", user, status))
 }

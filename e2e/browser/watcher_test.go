@@ -30,7 +30,6 @@ func shown(t *testing.T, b *browser) string {
 	return testbrowser.Evaluate[string](t, b, `painted.join()`)
 }
 
-// lookups returns the lookups of a page so far.
 func (s *scripted) lookups() []string {
 	return append(s.called("GET /v1/namespaces/chat/lookup"), s.called("POST /v1/namespaces/chat/lookup")...)
 }

@@ -18,7 +18,6 @@ import (
 
 const chatCalls = "/v1/namespaces/chat/calls"
 
-// ring begins a call, and returns its path.
 func ring(t *testing.T, s *testserver.Server, body string) (path string) {
 	t.Helper()
 	status, call := s.Call(t, http.MethodPost, chatCalls, body)
@@ -51,7 +50,6 @@ func (a *chatApp) untilCall(t *testing.T, path, state string) (call map[string]a
 	return call
 }
 
-// inCalls returns which contacts of Carol are in a call.
 func inCalls(t *testing.T, s *testserver.Server) (friends []string) {
 	t.Helper()
 	friends = []string{}

@@ -147,7 +147,6 @@ func filesOf(t *testing.T, s *testserver.Server) int {
 	return len(entries)
 }
 
-// memoryOf returns how many bytes of memory the process has.
 func memoryOf(t *testing.T, s *testserver.Server) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))

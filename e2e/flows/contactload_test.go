@@ -95,7 +95,6 @@ func TestPingsBesideLargeChangesOfContacts(t *testing.T) {
 	require.Regexp(t, `\nlastseen_breaker_state\{[^}]*\} 0\n`, s.Metrics(t))
 }
 
-// statuses counts what clients got.
 type statuses struct {
 	mu     sync.Mutex
 	counts map[int]int

@@ -17,7 +17,6 @@ import (
 // its steps, methods and queries are in quotes. Here, friends are contacts, and the app follows them on its connection.
 // Its calls are in calls_test.go.
 
-// onlineFriends returns which contacts of a user are online.
 func onlineFriends(t *testing.T, s *testserver.Server, user string) (friends []string) {
 	t.Helper()
 	friends = []string{}

@@ -182,7 +182,6 @@ type attack struct {
 	end   ending
 }
 
-// attacks returns one of each kind.
 func attacks() []attack {
 	const host, last = " HTTP/1.1\r\nHost: a\r\n", "Connection: close\r\n"
 	const lines, chunked = "Content-Type: application/x-ndjson\r\n", "Transfer-Encoding: chunked\r\n"
@@ -218,7 +217,6 @@ func attacks() []attack {
 	}
 }
 
-// mutated changes a few bytes of a request.
 func mutated(random *rand.Rand, request string) []byte {
 	changed := []byte(request)
 	for range 1 + random.IntN(5) {

@@ -17,7 +17,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// detailOf returns status, code and detail of an error.
 func detailOf(t *testing.T, s *testserver.Server, method, path, body string) (int, string, string) {
 	t.Helper()
 	status, answer := s.Call(t, method, path, body)
@@ -43,20 +42,6 @@ func TestUnknownNamespacesAreRefused(t *testing.T) {
 		status, _ := s.Call(t, "GET", typo, "")
 		return status == http.StatusOK
 	}, 30*time.Second, time.Millisecond)
-}
-
-// TestNamespaceLimitOnRedis: the setting reaches the store, and the response names it.
-func TestNamespaceLimitOnRedis(t *testing.T) {
-	t.Parallel()
-	s := testserver.Start(t, "--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
-		"--max-namespaces", "1")
-	s.Post(t, alice+"/ping", "")
-	status, code, detail := detailOf(t, s, "POST", "/v1/namespaces/other/users/alice/ping", "")
-	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Equal(t, "store_full", code)
-	require.Contains(t, detail, "max-namespaces")
-	require.Equal(t, "grey", s.Get(t, "/v1/namespaces/other/users/alice")["status"])
-	s.Post(t, alice+"/ping", "")
 }
 
 // TestSetInSecondsIsNotServedAsMilliseconds: the tutorial's set without the setting that says so. Retention deletes
@@ -114,23 +99,6 @@ func TestRetentionOfNamespaces(t *testing.T) {
 		require.Nil(t, s.Get(t, "/v1/namespaces/game")["retention_ms"])
 		require.Nil(t, s.Get(t, "/v1/namespaces/game")["contacts_retention_ms"])
 		require.NotNil(t, s.Get(t, alice)["last_seen"])
-	})
-}
-
-func TestConfiguredNamespacesAreListedAtStart(t *testing.T) {
-	t.Parallel()
-	config := testserver.WriteConfig(t, "namespaces:\n  chat:\n  game: {green: 90s}\n")
-	testserver.EachStore(t, func(t *testing.T, args []string) {
-		s := testserver.Start(t, append(args, "--config", config)...)
-		require.Equal(t, map[string]any{
-			"namespaces": []any{
-				map[string]any{"namespace": "chat", "last_ping": nil},
-				map[string]any{"namespace": "game", "last_ping": nil},
-			},
-			"next_cursor": nil,
-		}, s.Get(t, "/v1/namespaces"))
-		require.EqualValues(t, 90_000, s.Get(t, "/v1/namespaces/game")["green_ms"])
-		require.EqualValues(t, 60_000, s.Get(t, "/v1/namespaces/chat")["green_ms"])
 	})
 }
 

@@ -50,7 +50,6 @@ type appOptions struct {
 	cursor     string   // after which it continues
 }
 
-// hello returns the app's first frame.
 func (o appOptions) hello() ([]byte, error) {
 	hello := map[string]any{}
 	if o.user != "" {
@@ -113,7 +112,6 @@ func dialApp(ctx context.Context, url string, o appOptions) (*chatApp, error) {
 	return a, nil
 }
 
-// readAll reads frames until the connection ends.
 func (a *chatApp) readAll() {
 	defer close(a.ended)
 	for a.read(context.Background()) == nil {
@@ -121,7 +119,6 @@ func (a *chatApp) readAll() {
 	}
 }
 
-// read reads a frame.
 func (a *chatApp) read(ctx context.Context) error {
 	_, text, err := a.socket.Read(ctx)
 	if err != nil {
@@ -146,7 +143,6 @@ func (a *chatApp) read(ctx context.Context) error {
 	return err
 }
 
-// show shows the users in a frame.
 func (a *chatApp) show(content []byte) error {
 	var frame struct {
 		Users  []map[string]any
@@ -217,7 +213,6 @@ func untilDevices(t *testing.T, s *testserver.Server, live, gone int) {
 	}, flowWait, 10*time.Millisecond, "alice should have %d devices, and %d that are gone", live, gone)
 }
 
-// send sends a frame.
 func (a *chatApp) send(t *testing.T, frame string) {
 	t.Helper()
 	require.NoError(t, a.socket.Write(t.Context(), websocket.MessageText, []byte(frame)))
@@ -237,7 +232,6 @@ func (a *chatApp) kill(t *testing.T) {
 	a.untilEnded(t)
 }
 
-// untilEnded waits until the connection has ended.
 func (a *chatApp) untilEnded(t *testing.T) {
 	t.Helper()
 	select {

@@ -19,7 +19,6 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// example is a running program of examples.
 type example struct {
 	page, server string // URLs
 	cmd          *exec.Cmd

@@ -76,7 +76,6 @@ func (d *day) apply(e event) {
 	}
 }
 
-// dayPresence is a user as the service answers.
 type dayPresence struct {
 	User     string  `json:"user"`
 	Status   string  `json:"status"`
@@ -108,7 +107,6 @@ func (d *day) compareLists(asOf int64, order string) {
 	}
 }
 
-// page is an answer about several users.
 type page struct {
 	Users      []dayPresence `json:"users"`
 	NextCursor *string       `json:"next_cursor"`
@@ -156,7 +154,6 @@ func (d *day) expected(asOf int64) []dayPresence {
 	return presences
 }
 
-// walk lists page by page to the end.
 func (d *day) walk(asOf int64, status, order string) []dayPresence {
 	query := url.Values{"as_of": {d.when(asOf)}, "order": {order}, "limit": {fmt.Sprint(walkLimit)}}
 	if status != "total" {

@@ -22,7 +22,6 @@ func (e *example) visitor(t *testing.T, user string) *testbrowser.Browser {
 	return b
 }
 
-// visit opens the page in a browser that is there.
 func (e *example) visit(t *testing.T, b *testbrowser.Browser, user string) {
 	t.Helper()
 	b.Do(t, chromedp.Navigate(e.page+"/?user="+user), online)

@@ -30,7 +30,6 @@ func transcript(text string) (lines []transcriptLine) {
 	return lines
 }
 
-// kind returns the name of a frame.
 func (l transcriptLine) kind(t *testing.T) string {
 	t.Helper()
 	var frame map[string]json.RawMessage

@@ -12,8 +12,6 @@ func TestMain(m *testing.M) {
 	os.Exit(testserver.Main(m, testbrowser.End))
 }
 
-// alice is the path of a user.
 const alice = testserver.Alice
 
-// until is [testbrowser.Until].
 func until(expression string) testbrowser.Step { return testbrowser.Until(expression) }

@@ -71,14 +71,12 @@ func (s *twinSocket) write(t testing.TB, frame string) {
 	require.NoError(t, s.Write(t.Context(), websocket.MessageText, []byte(frame)))
 }
 
-// ask sends a frame, and waits for one with a name.
 func (s *twinSocket) ask(t testing.TB, frame, want string) {
 	t.Helper()
 	s.write(t, frame)
 	s.await(t, want)
 }
 
-// await waits for a frame with a name.
 func (s *twinSocket) await(t testing.TB, want string) string {
 	t.Helper()
 	for {

@@ -147,7 +147,6 @@ type sightQuery struct {
 	counts bool
 }
 
-// query returns the query of a URL.
 func (q sightQuery) query() string { return url.Values{"user": q.users}.Encode() }
 
 // watch returns the field "watch" of the frame hello.

@@ -31,7 +31,6 @@ import (
 // The servers of a site are part of the test, not the program: at chosen moments, tests delete by retention, remove a
 // namespace and make users invisible in the past, which only the store of a server can do.
 
-// settingsOf returns the settings of a namespace.
 func settingsOf(namespace string) api.Settings {
 	s := api.Settings{
 		Thresholds:   lastseen.Thresholds{Green: 10 * time.Hour, Yellow: 20 * time.Hour},

@@ -132,10 +132,8 @@ func (s site) request(
 	return r
 }
 
-// server returns the URL of one of the servers.
 func (s site) server(i int) string { return s.servers[i%len(s.servers)] }
 
-// both sends the same request to both sites.
 func (w *twins) both(t testing.TB, method, path, body string) {
 	t.Helper()
 	for _, s := range []site{w.gone, w.hiding} {
@@ -163,13 +161,11 @@ func (s site) listedTo(t *testing.T, server int, credential string) string {
 	return strings.Join(users, " ")
 }
 
-// tokenOf returns the token of a user for the namespace.
 func (s site) tokenOf(t testing.TB, user string) string {
 	t.Helper()
 	return bearerOf(t, user, s.name())
 }
 
-// name returns the name of the namespace.
 func (s site) name() string { return strings.TrimPrefix(s.namespace, "/v1/namespaces/") }
 
 // bearerOf returns a token of a user, for one namespace.
@@ -184,7 +180,6 @@ func exact(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.00
 // ago returns a time before the test began.
 func (w *twins) ago(d time.Duration) string { return exact(w.begun.Add(-d)) }
 
-// decoded returns a JSON object.
 func decoded(t *testing.T, text string) (object map[string]any) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(text), &object), text)

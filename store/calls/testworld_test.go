@@ -107,7 +107,6 @@ func newPair(t *testing.T) (w *world, a, b *server) {
 
 func (w *world) monotonic() time.Duration { return time.Duration(w.elapsed.Load()) }
 
-// add starts another server.
 func (w *world) add() {
 	s := &server{t: w.t, connections: map[lastseen.UserKey]*connection{}, told: map[string][]lastseen.Call{}}
 	s.handle = w.network.add(w.store)
@@ -129,7 +128,6 @@ func (w *world) add() {
 	w.servers = append(w.servers, s)
 }
 
-// kill ends a server at once.
 func (w *world) kill(s *server) {
 	for i := range w.servers {
 		if w.servers[i] == s {
@@ -153,7 +151,6 @@ func connect(alice, bob *server) {
 	bob.connect("bob", "")
 }
 
-// hears implements [Keeper.Heard].
 func (s *server) hears(namespace, user, device string, within time.Duration) bool {
 	c := s.connections[lastseen.UserKey{Namespace: namespace, User: user}]
 	if c == nil || device != "" && device != c.device {
@@ -242,7 +239,6 @@ func (s *server) states(user string) (states []lastseen.CallState) {
 	return states
 }
 
-// call returns a new call.
 func (w *world) call(from, to string) store.NewCall {
 	w.ids++
 	id := fmt.Sprint("call-", w.ids)
@@ -251,7 +247,6 @@ func (w *world) call(from, to string) store.NewCall {
 	}
 }
 
-// rings starts a call on a server and returns its ID.
 func (w *world) rings(s *server, from, to string) string {
 	w.t.Helper()
 	return w.starts(s, w.call(from, to))
@@ -265,7 +260,6 @@ func (w *world) starts(s *server, c store.NewCall) string {
 	return c.ID
 }
 
-// acts has a party do something on a server.
 func (w *world) acts(s *server, id, user string, action lastseen.CallAction) lastseen.CallOutcome {
 	w.t.Helper()
 	step, err := done(s.Act(w.t.Context(), ns, store.CallAct{ID: id, User: user, Action: action}))

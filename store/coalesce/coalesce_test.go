@@ -70,7 +70,6 @@ func start(call func() ([]lastseen.State, error)) *result {
 	return c
 }
 
-// ping starts a ping of users.
 func (r *rig) ping(namespace string, users ...string) *result {
 	return r.pingUntil(context.Background(), namespace, users...)
 }

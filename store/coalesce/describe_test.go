@@ -29,7 +29,6 @@ func (r *rig) describe(namespace string, users ...string) *described {
 	return d
 }
 
-// busyAndIdle returns details of bob and dave.
 func busyAndIdle() map[string]store.Details {
 	return map[string]store.Details{
 		"bob":  {Said: lastseen.Said{Availability: lastseen.Busy, Note: "in a meeting", Until: 9}},

@@ -132,7 +132,6 @@ func (f *fake) failure(namespace string) error {
 	return f.broken[name]
 }
 
-// repair makes calls to a namespace succeed again.
 func (f *fake) repair(namespace string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,7 +145,6 @@ func (f *fake) Close() error {
 	return nil
 }
 
-// seen returns the batches that came.
 func (f *fake) seen() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -77,7 +77,6 @@ func TestNobodyWaitsLongerThanTwoTimeouts(t *testing.T) {
 	}
 }
 
-// anyCall pings one user, looks up one, or looks up many.
 func (r *rig) anyCall(n int) (err error) {
 	ctx := context.Background()
 	switch n % 3 {

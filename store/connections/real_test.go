@@ -2,7 +2,6 @@ package connections
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
-	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -37,7 +35,6 @@ func TestOnStores(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
 			testOnStore(t, s)
-			testMoves(t, s)
 		})
 	}
 }
@@ -98,57 +95,4 @@ func testOnStore(t *testing.T, s store.Store) {
 	r.Stop(t.Context())
 	require.Zero(t, user().State, "a forgotten user does not come back")
 	require.Empty(t, user().Records)
-}
-
-// testMoves: users who are idle move from one server to the next, as when servers are restarted. Followers see nothing
-// of it, whether clients say again that they are idle or not, and whether they had a connection or pinged before.
-func testMoves(t *testing.T, s store.Store) {
-	const users, moved = 100, "moved"
-	settings := newFakeStore().settings
-	require.NoError(t, s.Register(t.Context(), []string{moved}))
-	require.NoError(t, s.RecordChanges(t.Context(), moved, settings.Thresholds))
-	begun := time.Now()
-	var batch []store.DeviceSighting
-	for i := range users {
-		now := kit.Now(t, s)
-		batch = append(batch, store.DeviceSighting{User: fmt.Sprint(i), ID: "tab", At: now, Idle: now.Add(-time.Hour)})
-	}
-	_, err := s.RecordDevices(t.Context(), moved, settings.window(), batch)
-	require.NoError(t, err)
-	read := func(after []store.Place) *store.ChangesRead {
-		r := &store.ChangesRead{Namespace: moved, After: after, Limit: store.MaxChangesRead}
-		s.ReadChanges(t.Context(), []*store.ChangesRead{r})
-		require.NoError(t, r.Err)
-		return r
-	}
-	places := read(nil).Places
-	end := func() {}
-	for range 3 {
-		r := New(Options{
-			Store: s, Settings: func(string) Settings { return settings }, Logger: slog.New(slog.DiscardHandler),
-		})
-		var open []*Connection
-		for i := range users {
-			o := Opening{Namespace: moved, User: fmt.Sprint(i), Device: "tab", Close: func(Reason) {}}
-			if i%2 == 0 {
-				o.Activity = &Activity{Idle: true, For: time.Hour + time.Since(begun)}
-			}
-			c, err := r.Open(t.Context(), o)
-			require.NoError(t, err)
-			open = append(open, c)
-		}
-		end()
-		end = func() {
-			for _, c := range open {
-				c.End(Gone)
-			}
-			r.Stop(t.Context())
-		}
-	}
-	end()
-	require.Empty(t, read(places).Changes)
-	batch[0].At, batch[0].Idle = batch[0].At+1, 0
-	_, err = s.RecordDevices(t.Context(), moved, settings.window(), batch[:1])
-	require.NoError(t, err)
-	require.Len(t, read(places).Changes, 1, "one uses the device")
 }

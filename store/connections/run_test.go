@@ -107,7 +107,6 @@ func TestConcurrency(t *testing.T) {
 	require.Positive(t, stats.Opened)
 }
 
-// use does something with a connection.
 func use(t *testing.T, w *world, c *Connection) {
 	switch rand.IntN(12) {
 	case 0:

@@ -132,7 +132,6 @@ func (w *world) requireClosed(user string, reasons ...Reason) {
 	require.Equal(w.t, reasons, w.closed[user])
 }
 
-// logged returns how often a text was logged.
 func (w *world) logged(text string) int { return strings.Count(w.log.String(), text) }
 
 // written is a sighting that the store got.
@@ -194,7 +193,6 @@ func (s *fakeStore) pass(d time.Duration) {
 	s.elapsed += d
 }
 
-// step sets the store's clock.
 func (s *fakeStore) step(d time.Duration) {
 	defer s.lock()()
 	s.wrong += d

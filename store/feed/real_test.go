@@ -3,10 +3,8 @@ package feed
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -141,102 +139,4 @@ func allGreen(view map[string]Update, users []string) bool {
 		}
 	}
 	return true
-}
-
-// BenchmarkChange adds and removes one user of watchers that watch some others.
-func BenchmarkChange(b *testing.B) {
-	for _, watched := range []int{10, 100, 4999} {
-		b.Run(fmt.Sprint(watched), func(b *testing.B) {
-			h := New(Options{
-				Store: newFakeStore(1), Settings: func(string) Settings { return Settings{Mode: Auto} },
-				Logger: slog.New(slog.DiscardHandler),
-			})
-			ctx, cancel := context.WithCancel(b.Context())
-			defer cancel()
-			go h.Run(ctx)
-			var users []string
-			for k := range watched {
-				users = append(users, fmt.Sprint("user", k))
-			}
-			w, err := h.Watch(ctx, "chat", Query{Users: users})
-			require.NoError(b, err)
-			defer w.Close()
-			_, err = w.Poll(ctx, 1)
-			require.NoError(b, err)
-			b.ReportAllocs()
-			for b.Loop() {
-				_, err = w.Change(ctx, Change{Add: []string{"ann"}})
-				require.NoError(b, err)
-				_, err = w.Change(ctx, Change{Remove: []string{"ann"}})
-				require.NoError(b, err)
-			}
-		})
-	}
-}
-
-// BenchmarkWatcher measures the memory of a watcher of 50 users whom few others watch.
-func BenchmarkWatcher(b *testing.B) {
-	s := newFakeStore(1)
-	h := New(Options{Store: s, Settings: func(string) Settings { return Settings{} }})
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	go h.Run(ctx)
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	watchers := []*Watcher{}
-	for n := 0; b.Loop(); n++ {
-		users := make([]string, 50)
-		for k := range users {
-			users[k] = fmt.Sprintf("user-%08d", (n*50+k*7919)%1_000_000)
-		}
-		w, err := h.Watch(ctx, "chat", Query{Users: users})
-		require.NoError(b, err)
-		for range 2 {
-			_, err = w.Poll(ctx, 100)
-			require.NoError(b, err)
-		}
-		watchers = append(watchers, w)
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(len(watchers)), "B/watcher")
-	for _, w := range watchers {
-		w.Close()
-	}
-}
-
-// BenchmarkEntries measures taking entries from the store, of a million users, with 5,000 watchers of 50 each.
-func BenchmarkEntries(b *testing.B) {
-	h := New(Options{Store: newFakeStore(1), Settings: func(string) Settings { return Settings{} }})
-	f := newFollower(h, "chat")
-	f.begun, f.m = true, newMemory([]store.Place{"0"})
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 5000 {
-		w := &Watcher{hub: h, f: f, wake: make(chan struct{}, 1)}
-		for range 50 {
-			w.users = append(w.users, fmt.Sprint("user", random.IntN(1_000_000)))
-		}
-		require.True(b, w.attach(f.m.places))
-	}
-	names := make([]string, 1_000_000)
-	for k := range names {
-		names[k] = fmt.Sprint("user", k)
-	}
-	n := 0
-	for b.Loop() {
-		r := &store.ChangesRead{After: f.m.places, Watermark: 1}
-		for range 500 {
-			n++
-			place := store.Place(fmt.Sprint(n))
-			r.Changes = append(r.Changes, store.Change{
-				User: names[random.IntN(len(names))], Place: place, WasStatus: lastseen.Grey, Recorded: 1,
-				Published: store.Published{State: lastseen.State{At: 1}, Status: lastseen.Green},
-			})
-			r.Places = []store.Place{place}
-		}
-		f.endRead(r)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/entry")
-	b.ReportMetric(float64(h.entries.Load()), "entries")
 }

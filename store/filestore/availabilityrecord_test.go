@@ -57,32 +57,3 @@ func TestRecordOfAvailability(t *testing.T) {
 		_ = replayError(c.buf[:cut]) // must not panic
 	}
 }
-
-// TestInvalidAvailability: what no store writes is refused.
-func TestInvalidAvailability(t *testing.T) {
-	in := "n\x04chat"
-	for _, run := range []string{
-		in + "a\x01u\x04busy\x00\x00", in + "a\x01u\x00\x02\x01n", in + "h\x01u\x04\x00\x04\x01n",
-		in + "h\x01u\x04\x01\x00\x00", in + "t\x01u", in + "e", in + "h\x01u\x00\x00\x00\x00",
-	} {
-		require.NoError(t, replayError([]byte(run)), "%q", run)
-	}
-	for what, run := range map[string]string{
-		"no namespace":          "a\x01u\x04busy\x00\x00",
-		"no namespace to hide":  "h\x01u\x04\x00\x04\x01n",
-		"no namespace to trim":  "t\x01u",
-		"no namespace to empty": "e",
-		"said to be invisible":  in + "a\x01u\x09invisible\x00\x00",
-		"unknown":               in + "a\x01u\x04gone\x00\x00",
-		"before time":           in + "a\x01u\x04busy\x01\x00",
-		"beyond time":           in + "a\x01u\x04busy\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00",
-		"half a note":           in + "a\x01u\x04busy\x00\x02n",
-		"no note":               in + "a\x01u\x04busy\x00",
-		"hidden before time":    in + "h\x01u\x01\x00\x00\x00",
-		"until before time":     in + "h\x01u\x04\x00\x01\x00",
-		"neither ended nor not": in + "h\x01u\x04\x02\x00\x00",
-		"half a hidden time":    in + "h\x01u\x04\x00",
-	} {
-		require.ErrorIs(t, replayError([]byte(run)), ErrDamaged, what)
-	}
-}

@@ -30,7 +30,6 @@ func TestRestartWithAWrongClock(t *testing.T) {
 	require.Equal(t, held, truthOf(t, open(t, o)))
 }
 
-// optionsOf returns options of a store on a machine.
 func optionsOf(t *testing.T, m *kit.Machine) Options {
 	return Options{Path: newPath(t), Sync: time.Hour, Now: m.Wall, Monotonic: m.Monotonic}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// sizeOf returns the size of a store's file.
 func sizeOf(t testing.TB, s *Store) int64 {
 	t.Helper()
 	info, err := os.Stat(s.Path())
@@ -26,7 +25,6 @@ func sizeOf(t testing.TB, s *Store) int64 {
 	return info.Size()
 }
 
-// pingMany pings n users at a time, in one call.
 func pingMany(t testing.TB, s *Store, namespace string, n int, at lastseen.Instant) {
 	t.Helper()
 	batch := make([]store.Sighting, n)

@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/memstore/packed"
 	"github.com/lastseen/lastseen/store/storetest/contacts"
 )
 
@@ -86,28 +84,5 @@ func TestRecordOfContacts(t *testing.T) {
 	}
 	for cut := range c.buf {
 		_ = replayError(c.buf[:cut]) // must not panic
-	}
-}
-
-// TestInvalidContacts: what no store writes is refused.
-func TestInvalidContacts(t *testing.T) {
-	many := binary.AppendUvarint([]byte("n\x04chatc\x01a"), store.MaxContacts+1)
-	for i := range store.MaxContacts + 1 {
-		many = packed.AppendString(many, fmt.Sprintf("%05d", i))
-	}
-	require.NoError(t, replayError([]byte("n\x04chatc\x01a\x02\x01b\x01c\x01\x01d")))
-	for what, run := range map[string]string{
-		"no namespace":       "c\x01a\x01\x01b\x00",
-		"no owner":           "n\x04chatc\x00\x01\x01b\x00",
-		"out of order":       "n\x04chatc\x01a\x02\x01c\x01b\x00",
-		"twice":              "n\x04chatc\x01a\x02\x01b\x01b\x00",
-		"removed twice":      "n\x04chatc\x01a\x00\x02\x01b\x01b",
-		"fewer than counted": "n\x04chatc\x01a\x00\x02\x01b",
-		"no removed":         "n\x04chatc\x01a\x01\x01b",
-		"too many":           string(append(many, 0)),
-		"no use":             "n\x04chatu\x01a",
-		"negative use":       "n\x04chatu\x01a\x01\x01\x01b\x00",
-	} {
-		require.ErrorIs(t, replayError([]byte(run)), ErrDamaged, what)
 	}
 }

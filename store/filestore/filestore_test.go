@@ -58,7 +58,6 @@ func open(t testing.TB, o Options) *Store {
 	return s
 }
 
-// newPath returns the path of a data file to create.
 func newPath(t testing.TB) string { return storetest.DataFile(t) }
 
 func TestConformance(t *testing.T) {

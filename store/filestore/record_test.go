@@ -12,10 +12,10 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/memstore/packed"
 )
 
-// phone returns the devices of a user with one record.
 func phone(at lastseen.Instant) lastseen.Devices {
 	return lastseen.Devices{Window: time.Minute, Left: base - 1, Records: []lastseen.DeviceRecord{
 		{ID: "phone", Kind: lastseen.Mobile, Since: base, At: at, IdleSince: base + 1},
@@ -70,32 +70,68 @@ func TestRecordOfDevices(t *testing.T) {
 	}
 }
 
-// TestInvalidDevices: what no store writes is refused.
-func TestInvalidDevices(t *testing.T) {
-	devices := func(window uint64, count int, ids string, gone byte) []byte {
-		b := binary.AppendVarint([]byte("n\x04chatv\x01a"), int64(base))
+// TestInvalidRecords: what no store writes is refused.
+func TestInvalidRecords(t *testing.T) {
+	const in = "n\x04chat"
+	many := binary.AppendUvarint([]byte(in+"c\x01a"), store.MaxContacts+1)
+	for i := range store.MaxContacts + 1 {
+		many = packed.AppendString(many, fmt.Sprintf("%05d", i))
+	}
+	devices := func(window uint64, count int, ids string, gone byte) string {
+		b := binary.AppendVarint([]byte(in+"v\x01a"), int64(base))
 		b = binary.AppendUvarint(b, window)
 		b = append(b, 0, byte(count))
 		for _, id := range ids {
 			b = append(append(packed.AppendString(b, string(id)), 0, 2, 2, 0), gone)
 		}
-		return b
+		return string(b)
 	}
-	require.NoError(t, replayError(devices(1, 2, "ab", 1)))
-	require.NoError(t, replayError(append(devices(1, 1, "a", 0), "m\x01a\x02{}"...)))
-	for what, run := range map[string][]byte{
-		"a window beyond time":   devices(math.MaxInt64/1_000_000+1, 0, "", 0),
-		"too many records":       devices(1, 33, "abcdefghijklmnopqrstuvwxyzABCDEFG", 0),
-		"fewer than counted":     devices(1, 3, "ab", 0),
-		"the same record twice":  devices(1, 2, "aa", 0),
-		"neither gone nor there": devices(1, 1, "a", 2),
-		"no namespace":           devices(1, 1, "a", 0)[6:],
-		"meta of no record":      append(devices(1, 1, "a", 0), "m\x01b\x02{}"...),
-		"meta of no user":        append(devices(1, 1, "a", 0), "n\x04chatm\x01a\x02{}"...),
-		"half a meta":            append(devices(1, 1, "a", 0), "m\x01a\x03{}"...),
-		"at no time":             append(devices(1, 1, "a", 0), "v\x01b\x00\x00\x00\x00"...),
+	for _, run := range []string{
+		in + "a\x01u\x04busy\x00\x00", in + "a\x01u\x00\x02\x01n", in + "h\x01u\x04\x00\x04\x01n",
+		in + "h\x01u\x04\x01\x00\x00", in + "t\x01u", in + "e", in + "h\x01u\x00\x00\x00\x00",
+		in + "c\x01a\x02\x01b\x01c\x01\x01d", devices(1, 2, "ab", 1), devices(1, 1, "a", 0) + "m\x01a\x02{}",
 	} {
-		require.ErrorIs(t, replayError(run), ErrDamaged, what)
+		require.NoError(t, replayError([]byte(run)), "%q", run)
+	}
+	for what, run := range map[string]string{
+		"no namespace":          "a\x01u\x04busy\x00\x00",
+		"no namespace to hide":  "h\x01u\x04\x00\x04\x01n",
+		"no namespace to trim":  "t\x01u",
+		"no namespace to empty": "e",
+		"said to be invisible":  in + "a\x01u\x09invisible\x00\x00",
+		"unknown":               in + "a\x01u\x04gone\x00\x00",
+		"before time":           in + "a\x01u\x04busy\x01\x00",
+		"beyond time":           in + "a\x01u\x04busy\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x00",
+		"half a note":           in + "a\x01u\x04busy\x00\x02n",
+		"no note":               in + "a\x01u\x04busy\x00",
+		"hidden before time":    in + "h\x01u\x01\x00\x00\x00",
+		"until before time":     in + "h\x01u\x04\x00\x01\x00",
+		"neither ended nor not": in + "h\x01u\x04\x02\x00\x00",
+		"half a hidden time":    in + "h\x01u\x04\x00",
+
+		"contacts without a namespace":       "c\x01a\x01\x01b\x00",
+		"contacts without an owner":          in + "c\x00\x01\x01b\x00",
+		"contacts out of order":              in + "c\x01a\x02\x01c\x01b\x00",
+		"a contact twice":                    in + "c\x01a\x02\x01b\x01b\x00",
+		"a contact removed twice":            in + "c\x01a\x00\x02\x01b\x01b",
+		"fewer contacts than counted":        in + "c\x01a\x00\x02\x01b",
+		"contacts, of which none is removed": in + "c\x01a\x01\x01b",
+		"too many contacts":                  string(append(many, 0)),
+		"no use":                             in + "u\x01a",
+		"negative use":                       in + "u\x01a\x01\x01\x01b\x00",
+
+		"a window beyond time":        devices(math.MaxInt64/1_000_000+1, 0, "", 0),
+		"too many devices":            devices(1, 33, "abcdefghijklmnopqrstuvwxyzABCDEFG", 0),
+		"fewer devices than counted":  devices(1, 3, "ab", 0),
+		"the same device twice":       devices(1, 2, "aa", 0),
+		"neither gone nor there":      devices(1, 1, "a", 2),
+		"devices without a namespace": devices(1, 1, "a", 0)[6:],
+		"meta of no record":           devices(1, 1, "a", 0) + "m\x01b\x02{}",
+		"meta of no user":             devices(1, 1, "a", 0) + in + "m\x01a\x02{}",
+		"half a meta":                 devices(1, 1, "a", 0) + "m\x01a\x03{}",
+		"devices heard at no time":    devices(1, 1, "a", 0) + "v\x01b\x00\x00\x00\x00",
+	} {
+		require.ErrorIs(t, replayError([]byte(run)), ErrDamaged, what)
 	}
 }
 

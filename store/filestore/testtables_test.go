@@ -113,7 +113,6 @@ func (d dump) saidTexts() map[string]string {
 	return all
 }
 
-// dumpOf returns all that tables keep.
 func dumpOf(tables *memstore.Tables) dump {
 	d := newDump()
 	tables.Snapshot().Write(d, func() bool { return true })
@@ -141,7 +140,6 @@ func tablesOf(runs ...[]byte) (*memstore.Tables, error) {
 	})
 }
 
-// replayError returns the error of reading a run.
 func replayError(run []byte) error {
 	_, err := tablesOf(run)
 	return err

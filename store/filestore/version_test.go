@@ -82,7 +82,6 @@ func TestFileOfVersion2(t *testing.T) {
 	}
 }
 
-// versionOf returns the version of a store's file.
 func versionOf(t testing.TB, s *Store) uint32 {
 	t.Helper()
 	data, err := os.ReadFile(s.Path())

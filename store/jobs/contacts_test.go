@@ -35,7 +35,6 @@ func requireOwners(t *testing.T, s store.Store, namespace string, want ...string
 	require.ElementsMatch(t, want, got, namespace)
 }
 
-// seeAgain records the user "seen" as seen now.
 func (j *retentionTest) seeAgain(t *testing.T, s store.Store, namespace string) {
 	t.Helper()
 	batch := []store.Sighting{{User: "seen", At: j.Instant()}}

@@ -11,7 +11,6 @@ import (
 	"github.com/lastseen/lastseen/store/filestore"
 )
 
-// openFile opens a store in a file on some clocks.
 func openFile(
 	t *testing.T, sync time.Duration, now func() time.Time, monotonic func() time.Duration,
 ) *filestore.Store {

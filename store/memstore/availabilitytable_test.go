@@ -94,7 +94,6 @@ func requirePerson(t require.TestingT, u *users, user string, want person) {
 	require.Equal(t, want.hidden, u.people.hiddenOf(user))
 }
 
-// requireTable checks what a table counts.
 func requireTable(t require.TestingT, p *peopleTable, want map[string]person) {
 	if p == nil {
 		return

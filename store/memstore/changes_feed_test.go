@@ -31,7 +31,7 @@ func TestFeedOfClockSetBack(t *testing.T) {
 		require.True(t, r.Reset)
 		require.Equal(t, now, r.Watermark)
 		begin = f.end()
-		f.Passed.Add(time.Minute)
+		f.Passed.Add(time.Minute - store.MaxAhead) // a sweep can be as far ahead as a write
 		require.Equal(t, 1, f.sweep(now.Add(time.Minute)).Decays)
 		require.Equal(t, []string{"alice green→yellow"}, f.texts(begin))
 	}
@@ -199,19 +199,4 @@ func TestSweepNear1970(t *testing.T) {
 		require.True(t, f.sweep(n, w, at, 0))
 		require.Equal(t, 1, w.Decays)
 	}
-}
-
-// TestSweepRefused: a sweep of the future changes nothing.
-func TestSweepRefused(t *testing.T) {
-	t.Parallel()
-	f := newFeedTest(t, false)
-	w := f.sweep(f.Instant().Add(store.MaxAhead) + 1)
-	require.ErrorIs(t, w.Err, store.ErrClockMoved)
-	require.Equal(t, f.Instant(), f.after(nil).Watermark)
-	w = f.sweep(f.Instant().Add(store.MaxAhead))
-	require.NoError(t, w.Err)
-	require.Equal(t, f.Instant().Add(store.MaxAhead), w.Watermark)
-	w = &store.ChangesSweep{Namespace: "other", Thresholds: minutes, Now: f.Instant()}
-	f.SweepChanges(context.Background(), []*store.ChangesSweep{w})
-	require.ErrorIs(t, w.Err, store.ErrNotRecorded)
 }

@@ -113,7 +113,6 @@ func (f *feedTest) sweepAs(t lastseen.Thresholds, now lastseen.Instant) *store.C
 	return w
 }
 
-// fill records many users at one time.
 func (f *feedTest) fill(prefix string, number int, at lastseen.Instant) {
 	f.t.Helper()
 	batch := make([]store.Sighting, number)

@@ -75,7 +75,6 @@ func TestLoad(t *testing.T) {
 	require.Equal(t, bytes, bytesAgain)
 }
 
-// fill makes something of all kinds.
 func fill(t *testing.T, s *Store) {
 	t.Helper()
 	device := devices.On("alice", "phone", base)

@@ -26,7 +26,6 @@ var (
 	invisible = lastseen.Said{Availability: lastseen.Invisible, Note: "not here"}
 )
 
-// open opens a store and closes it with the test.
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	return opened(t, o, false)
@@ -89,7 +88,6 @@ func recordDevices(t testing.TB, s *Store, batch ...store.DeviceSighting) {
 	require.NoError(t, err)
 }
 
-// lines is a log as text.
 type lines struct {
 	nothing
 	text []string
@@ -112,12 +110,10 @@ func (l *lines) ChangeContacts(namespace, owner string, used lastseen.Instant, a
 	l.add("contacts", namespace, owner, used, add, remove)
 }
 
-// textOf returns all that tables keep.
 func textOf(x *Tables) []string {
 	var all lines
 	x.Snapshot().Write(&all, func() bool { return true })
 	return all.text
 }
 
-// optionsOf returns options of a store on a machine.
 func optionsOf(m *kit.Machine) Options { return Options{Now: m.Wall, Monotonic: m.Monotonic} }

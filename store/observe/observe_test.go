@@ -31,7 +31,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// openFile opens a store in a new file.
 func openFile(t testing.TB) *filestore.Store {
 	t.Helper()
 	s, err := filestore.Open(filestore.Options{

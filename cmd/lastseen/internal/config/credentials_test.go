@@ -54,9 +54,8 @@ func TestTokensOfPublicKeys(t *testing.T) {
 	second, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	content := "\ufeff" + testserver.PublicPEM(t, first) + testserver.PublicPEM(t, &second.PublicKey)
-	c, err := loadText(t, names+"jwt-namespaces: [chat-*, lobby]\njwt-leeway: 0\njwt-keys-file: "+
+	c := load(t, names+"jwt-namespaces: [chat-*, lobby]\njwt-leeway: 0\njwt-keys-file: "+
 		testserver.WriteFile(t, "keys", []byte(content)))
-	require.NoError(t, err)
 	require.Len(t, c.Access.Tokens.Keys, 2)
 	require.True(t, first.Equal(c.Access.Tokens.Keys[0]))
 	require.Equal(t, []auth.Pattern{"chat-*", "lobby"}, c.Access.Tokens.Namespaces)
@@ -65,9 +64,8 @@ func TestTokensOfPublicKeys(t *testing.T) {
 }
 
 func TestTokensOfAKeySet(t *testing.T) {
-	c, err := loadText(t,
+	c := load(t,
 		names+"jwt-jwks-url: http://127.0.0.1:1/jwks\njwt-user-claim: uid\njwt-namespaces-claim: rooms\nanonymous-read: 'public-*'")
-	require.NoError(t, err)
 	require.Equal(t, auth.Config{
 		AnonymousRead: []auth.Pattern{"public-*"},
 		Tokens: &auth.Tokens{
@@ -86,8 +84,7 @@ func TestWarnsOfKeySetsThatAnyoneCanReplace(t *testing.T) {
 		"http://id.example.com/jwks": true, "http://10.0.0.1:80/jwks": true,
 		"https://id.example.com/jwks": false, "http://localhost:8080/jwks": false, "http://[::1]/jwks": false,
 	} {
-		c, err := loadText(t, names+"jwt-jwks-url: "+url)
-		require.NoError(t, err)
+		c := load(t, names+"jwt-jwks-url: "+url)
 		require.Equal(t, warned, strings.Contains(strings.Join(c.Warnings, "\n"), "jwt-jwks-url is "+url), url)
 	}
 }

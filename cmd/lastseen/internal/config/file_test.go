@@ -5,14 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testserver"
-	"github.com/lastseen/lastseen/store/feed"
 )
 
 // loadText loads a configuration whose file has the given content, without flags and environment.
@@ -20,6 +17,14 @@ func loadText(t testing.TB, content string) (*Config, error) {
 	t.Helper()
 	file := testserver.WriteConfig(t, content)
 	return Loader{Flags: map[string]string{"config": file}}.Load()
+}
+
+// load is loadText of a file that is valid.
+func load(t testing.TB, content string) *Config {
+	t.Helper()
+	c, err := loadText(t, content)
+	require.NoError(t, err, content)
+	return c
 }
 
 // problemsOf returns what is wrong with a file, without the folder that it is in.
@@ -46,7 +51,13 @@ func TestWrongFiles(t *testing.T) {
 		feeds = ": a set that other programs can write has no changes feed: set changes to auto or off for it"
 		one   = ": a namespace with a redis-key has one shard: set redis-shards: 1 for it"
 		atMap = `; use a mapping, such as "name: value"`
+		rings = "the minimum is 1s, and the maximum 10m"
+		limit = "; use off, or a number from 1 to 1000000"
+		nets  = "; use comma-separated IP addresses and networks, such as 10.0.0.0/8"
+
+		address = "; use HOST:PORT, or :PORT for all addresses"
 	)
+	hosts, _ := Find("allowed-hosts")
 	for _, c := range []struct{ content, want string }{
 		{"grene: 60s", "lastseen.yaml:1: grene: unknown setting, did you mean green?"},
 		{"\nping_interval: 60s", "lastseen.yaml:2: ping_interval: unknown setting, did you mean ping-interval?"},
@@ -197,30 +208,61 @@ func TestWrongFiles(t *testing.T) {
 			redis + "namespaces:\n  a: {green: 70s}\n  b:\n    redis-key: 'presence::meta'",
 			`lastseen.yaml:5: namespaces.b.redis-key: namespace b: the key "presence::meta" is where the list of namespaces belongs`,
 		},
+		{"log-level: loud", `lastseen.yaml:1: log-level: "loud" is not valid; use debug, info, warn or error`},
+		{"log-format: xml", `lastseen.yaml:1: log-format: "xml" is not valid; use text or json`},
+		{"access-log: yes", `lastseen.yaml:1: access-log: "yes" is not valid; use on or off`},
+		{"rate-limit: 0", `lastseen.yaml:1: rate-limit: "0" is not valid` + limit},
+		{"user-rate-limit: 1.5", `lastseen.yaml:1: user-rate-limit: "1.5" is not valid` + limit},
+		{"listen: 127.0.0.1:99999", `lastseen.yaml:1: listen: "127.0.0.1:99999" has no port from 0 to 65535` + address},
+		{"listen: '127.0.0.1:'", `lastseen.yaml:1: listen: "127.0.0.1:" has no port from 0 to 65535` + address},
+		{
+			"admin-listen: 127.0.0.1",
+			`lastseen.yaml:1: admin-listen: "127.0.0.1" is not valid: missing port in address; use HOST:PORT, ` +
+				":PORT for all addresses, or off",
+		},
+		{"listen: '::1:80'", `lastseen.yaml:1: listen: "::1:80" is not valid: too many colons in address` + address},
+		{
+			"trusted-proxies: 10.0.0.1/8",
+			`lastseen.yaml:1: trusted-proxies: "10.0.0.1/8" has bits set after its prefix: ` +
+				"for the network, write 10.0.0.0/8" + nets,
+		},
+		{"trusted-proxies: nginx", `lastseen.yaml:1: trusted-proxies: "nginx" is not valid` + nets},
+		{"trusted-proxies: '10.0.0.1,,10.0.0.2'", "lastseen.yaml:1: trusted-proxies: has an empty item" + nets},
+		{"trusted-proxies: []", "lastseen.yaml:1: trusted-proxies is empty" + nets},
+		{"trusted-proxies: {a: b}", "lastseen.yaml:1: trusted-proxies holds a mapping" + nets},
+		{
+			"allowed-hosts: https://a.example",
+			`lastseen.yaml:1: allowed-hosts: "https://a.example" is not a host name: use presence.example.com, or ` +
+				"*.example.com for all names that end in it, in lower case and without a port; use " + hosts.Takes,
+		},
+		{"jwt-leeway: 5m1ms", "jwt-leeway is 5m1ms (lastseen.yaml:1): the maximum leeway is 5m"}, // before JWTs are configured
+		{"jwt-leeway: 87600h", "jwt-leeway is 87600h (lastseen.yaml:1): the maximum leeway is 5m"},
+		{"disconnect-grace: 61s", "disconnect-grace is 61s (lastseen.yaml:1): the maximum is 1m"},
+		{"connect-drain: 601s", "connect-drain is 601s (lastseen.yaml:1): the maximum is 10m"},
+		{
+			"max-connections: 10\nmax-websockets: 11",
+			"max-websockets is 11 (lastseen.yaml:2) and max-connections is 10 (lastseen.yaml:1): " +
+				"WebSocket connections are part of max-connections, so max-websockets cannot exceed it",
+		},
+		{"redis-read-from: x", `lastseen.yaml:1: redis-read-from: "x" is not valid; use primary or replica`},
+		{"redis-max-lag: 99ms", "redis-max-lag is 99ms (lastseen.yaml:1): the minimum is 100ms, and the maximum 1m"},
+		{"redis-max-lag: 61s", "redis-max-lag is 61s (lastseen.yaml:1): the minimum is 100ms, and the maximum 1m"},
+		{
+			"redis-read-from: replica\nstore: rediss+cluster://a,b",
+			"redis-read-from is replica (lastseen.yaml:1) and store is rediss+cluster://a:6379,b:6379 " +
+				"(lastseen.yaml:2): the replicas of a Cluster cannot be read from: set redis-read-from to primary",
+		},
+		{"ring-timeout: 999ms", "ring-timeout is 999ms (lastseen.yaml:1): " + rings},
+		{"ring-timeout: 10m1s", "ring-timeout is 10m1s (lastseen.yaml:1): " + rings},
+		{"namespaces: {a: {}}\nring-timeout: 11m", "ring-timeout is 11m (lastseen.yaml:2): " + rings},
+		{"namespaces: {a: {ring-timeout: 11m}}", "namespaces.a.ring-timeout is 11m (lastseen.yaml:1): " + rings},
+		{"redial-wait: 999ms", "redial-wait is 999ms (lastseen.yaml:1): the minimum is 1s, and the maximum 5m"},
+		{
+			"namespaces: {a: {redial-wait: 6m}}",
+			"namespaces.a.redial-wait is 6m (lastseen.yaml:1): the minimum is 1s, and the maximum 5m",
+		},
 	} {
 		require.Equal(t, []string{c.want}, problemsOf(t, c.content), c.content)
-	}
-}
-
-// TestFeedSettings: namespaces have their own settings of feeds or inherit them. What a store cannot record is fine as
-// long as recording is not required, and settings of Redis have no effect on a file.
-func TestFeedSettings(t *testing.T) {
-	c, err := loadText(t, "changes: off\ngreen: 50s\nnamespaces: {a: {changes: on, yellow: 4m}, b: {}, c: {changes: auto}}")
-	require.NoError(t, err)
-	thresholds := lastseen.Thresholds{Green: 50 * time.Second, Yellow: 5 * time.Minute}
-	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.Off}, c.Feed("any"))
-	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.Off}, c.Feed("b"))
-	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.Auto}, c.Feed("c"))
-	thresholds.Yellow = 4 * time.Minute
-	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.On}, c.Feed("a"))
-	require.Equal(t, []string{"a"}, c.Recorded())
-	require.Equal(t, feed.On, c.Namespace("a").ForAPI().Changes)
-
-	for _, content := range []string{
-		"store: redis://127.0.0.1:1\nredis-prefix: 'p{'\nnamespaces: {a: {redis-key: k}}",
-		"redis-prefix: 'p{'\nredis-score-unit: s\nchanges: on",
-	} {
-		require.Empty(t, problemsOf(t, content), content)
 	}
 }
 
@@ -273,36 +315,6 @@ func TestFilesThatAreFine(t *testing.T) {
 		_, err := loadText(t, content)
 		require.NoError(t, err, content)
 	}
-}
-
-func TestNamespacesInherit(t *testing.T) {
-	c, err := loadText(t, `
-green: 50s
-redis-score-unit: s
-store: redis://127.0.0.1:1
-namespaces:
-  a: {green: 10s, redis-key: k}
-  b: {redis-score-unit: ms, redis-shards: 2}
-  c:
-`)
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "b", "c"}, c.Names())
-	require.Equal(t, "10s/5m0s/s", describeScope(c.Namespace("a")))
-	require.Equal(t, "50s/5m0s/ms", describeScope(c.Namespace("b")))
-	require.Equal(t, "50s/5m0s/s", describeScope(c.Namespace("c")))
-	require.Equal(t, "50s/5m0s/s", describeScope(c.Namespace("another")))
-	require.Equal(t, 2, c.Namespace("b").ForAPI().Shards)
-
-	layouts := c.layouts()
-	require.Len(t, layouts, 2, "c is stored as all others")
-	require.Equal(t, "k", layouts["a"].Key)
-	require.Empty(t, layouts["a"].Unit, "the unit for all is not one that the namespace was given")
-	require.EqualValues(t, "ms", layouts["b"].Unit)
-	require.EqualValues(t, "s", c.RedisOptions().Unit)
-}
-
-func describeScope(s *Values) string {
-	return s.Green.String() + "/" + s.Yellow.String() + "/" + string(s.RedisScoreUnit)
 }
 
 // FuzzConfigFile: whatever is in a file, it is read or refused, and what is read can be printed and read

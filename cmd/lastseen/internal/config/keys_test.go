@@ -12,7 +12,7 @@ import (
 )
 
 func TestKeysOfAFile(t *testing.T) {
-	c, err := loadText(t, `
+	c := load(t, `
 keys:
   backend: {hash: "`+testserver.HashOf("ls_a")+`", scopes: [ping, read, admin], namespaces: ["*"]}
   page:
@@ -21,7 +21,6 @@ keys:
     namespaces: [chat-*, lobby]
   other: {hash: "`+testserver.HashOf("ls_c")+`", scopes: *some, namespaces: [a]}
 `)
-	require.NoError(t, err)
 	require.Equal(t, []auth.Key{
 		{
 			Name: "backend", Hash: sha256.Sum256([]byte("ls_a")), Scopes: []auth.Scope{"ping", "read", "admin"},

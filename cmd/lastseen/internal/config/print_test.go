@@ -27,14 +27,14 @@ func TestPrintedConfigurationIsAFile(t *testing.T) {
 		"green: 50s\nsync: 0\nretention: 720h\nstore: 'a: #b'\nlisten: ':80'\nauth: none\n",
 		"store: redis://h:1/2\nredis-prefix: \"1\"\nredis-score-unit: s\nredis-shards: 3\n",
 		"store: redis://h:1\nredis-prefix: \"a\\nb\\t'\\\"{}\"\n",
+		"allowed-hosts: ['*.example.com', nas.lan]\n",
 		"cors-origins: '*'\nanonymous-read: ['null']\nkeys: {'null': {hash: " + testserver.HashOf("a") +
 			", scopes: [ping], namespaces: ['*', 'null', 1]}}\n",
 		"log-level: warn\nrate-limit: off\nlisten: '[::]:1'\nkeys: {'1': {hash: " + testserver.HashOf("a") +
 			", scopes: [admin], namespaces: [a]}}\n",
 		"store: redis://h:1\nnamespaces:\n  '1': {green: 10s}\n  null: {redis-key: '007', redis-score-unit: ms}\n  off: {retention: off}\n  z:\n",
 	} {
-		c, err := loadText(t, content)
-		require.NoError(t, err)
+		c := load(t, content)
 		requireRoundTrip(t, c)
 	}
 }

@@ -8,30 +8,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/feed"
 )
 
 func TestValues(t *testing.T) {
-	for content, want := range map[string]string{
-		"log-level: loud":                       `lastseen.yaml:1: log-level: "loud" is not valid; use debug, info, warn or error`,
-		"log-format: xml":                       `lastseen.yaml:1: log-format: "xml" is not valid; use text or json`,
-		"access-log: yes":                       `lastseen.yaml:1: access-log: "yes" is not valid; use on or off`,
-		"rate-limit: 0":                         `lastseen.yaml:1: rate-limit: "0" is not valid; use off, or a number from 1 to 1000000`,
-		"user-rate-limit: 1.5":                  `lastseen.yaml:1: user-rate-limit: "1.5" is not valid; use off, or a number from 1 to 1000000`,
-		"listen: 127.0.0.1:99999":               `lastseen.yaml:1: listen: "127.0.0.1:99999" has no port from 0 to 65535; use HOST:PORT, or :PORT for all addresses`,
-		"listen: '127.0.0.1:'":                  `lastseen.yaml:1: listen: "127.0.0.1:" has no port from 0 to 65535; use HOST:PORT, or :PORT for all addresses`,
-		"admin-listen: 127.0.0.1":               `lastseen.yaml:1: admin-listen: "127.0.0.1" is not valid: missing port in address; use HOST:PORT, :PORT for all addresses, or off`,
-		"listen: '::1:80'":                      `lastseen.yaml:1: listen: "::1:80" is not valid: too many colons in address; use HOST:PORT, or :PORT for all addresses`,
-		"trusted-proxies: 10.0.0.1/8":           `lastseen.yaml:1: trusted-proxies: "10.0.0.1/8" has bits set after its prefix: for the network, write 10.0.0.0/8; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
-		"trusted-proxies: nginx":                `lastseen.yaml:1: trusted-proxies: "nginx" is not valid; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
-		"trusted-proxies: '10.0.0.1,,10.0.0.2'": `lastseen.yaml:1: trusted-proxies: has an empty item; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
-		"trusted-proxies: []":                   `lastseen.yaml:1: trusted-proxies is empty; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
-		"trusted-proxies: {a: b}":               `lastseen.yaml:1: trusted-proxies holds a mapping; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
-	} {
-		require.Equal(t, []string{want}, problemsOf(t, content), content)
-	}
-	c, err := loadText(t,
+	c := load(t,
 		"rate-limit: off\nuser-rate-limit: 7\ntrusted-proxies: [10.0.0.0/8, '::1']\ncors-origins: 'https://a.example.com,http://localhost:3000'\n")
-	require.NoError(t, err)
 	require.Zero(t, c.RateLimit)
 	require.Equal(t, 7, c.UserRateLimit)
 	require.Equal(t, "[10.0.0.0/8 ::1/128]", strings.TrimSpace(fmt.Sprint(c.TrustedProxies)))
@@ -72,42 +56,14 @@ func TestNumbers(t *testing.T) {
 	require.Len(t, problemsOf(t, "yellow: 11y"), 1)
 }
 
-// TestLeeway: the maximum also holds before JWTs are configured.
 func TestLeeway(t *testing.T) {
-	for _, leeway := range []string{"5m1ms", "6m", "87600h"} {
-		problems := problemsOf(t, "jwt-leeway: "+leeway)
-		require.Len(t, problems, 1)
-		require.Regexp(t, "^jwt-leeway is "+leeway+" .*5m", problems[0])
-	}
-	require.Empty(t, problemsOf(t, "jwt-leeway: 0"))
-	c, err := loadText(t, "jwt-leeway: 5m")
-	require.NoError(t, err)
-	require.Equal(t, 5*time.Minute, c.JWTLeeway)
+	require.Zero(t, load(t, "jwt-leeway: 0").JWTLeeway)
+	require.Equal(t, 5*time.Minute, load(t, "jwt-leeway: 5m").JWTLeeway)
 }
 
-func TestAllowedHosts(t *testing.T) {
-	c, err := loadText(t, "allowed-hosts: ['*.example.com', nas.lan]")
-	require.NoError(t, err)
-	requireRoundTrip(t, c)
-	hosts, _ := Find("allowed-hosts")
-	require.Equal(t,
-		[]string{`lastseen.yaml:1: allowed-hosts: "https://a.example" is not a host name: use presence.example.com, or *.example.com for all names that end in it, in lower case and without a port; use ` + hosts.Takes},
-		problemsOf(t, "allowed-hosts: https://a.example"))
-}
-
-// TestWebSocketSettings checks bounds, and that a limit within another one is not larger.
 func TestWebSocketSettings(t *testing.T) {
-	for content, problem := range map[string]string{
-		"disconnect-grace: 61s": "disconnect-grace is 61s (lastseen.yaml:1): the maximum is 1m",
-		"connect-drain: 601s":   "connect-drain is 601s (lastseen.yaml:1): the maximum is 10m",
-		"max-connections: 10\nmax-websockets: 11": "max-websockets is 11 (lastseen.yaml:2) and max-connections is 10 " +
-			"(lastseen.yaml:1): WebSocket connections are part of max-connections, so max-websockets cannot exceed it",
-	} {
-		require.Equal(t, []string{problem}, problemsOf(t, content))
-	}
-	c, err := loadText(t, "disconnect-grace: 1m\nconnect-drain: 10m\nmax-connections: 10\nmax-websockets: 10\n"+
+	c := load(t, "disconnect-grace: 1m\nconnect-drain: 10m\nmax-connections: 10\nmax-websockets: 10\n"+
 		"max-address-websockets: off\nnamespaces:\n  chat:\n    show-kinds: on\n    ping-interval: 7s\n")
-	require.NoError(t, err)
 	require.Equal(t, time.Minute, c.DisconnectGrace)
 	require.Zero(t, c.MaxAddressWebsockets)
 	require.True(t, c.Namespace("chat").ForAPI().ShowKinds)
@@ -115,4 +71,54 @@ func TestWebSocketSettings(t *testing.T) {
 	require.Equal(t, 7*time.Second, c.Connections("chat").PingInterval)
 	require.Equal(t, 30*time.Second, c.Connections("other").PingInterval)
 	requireRoundTrip(t, c)
+}
+
+// TestFeedSettings: namespaces have their own settings of feeds or inherit them. What a store cannot record is fine as
+// long as recording is not required, and settings of Redis have no effect on a file.
+func TestFeedSettings(t *testing.T) {
+	c := load(t, "changes: off\ngreen: 50s\nnamespaces: {a: {changes: on, yellow: 4m}, b: {}, c: {changes: auto}}")
+	thresholds := lastseen.Thresholds{Green: 50 * time.Second, Yellow: 5 * time.Minute}
+	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.Off}, c.Feed("any"))
+	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.Off}, c.Feed("b"))
+	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.Auto}, c.Feed("c"))
+	thresholds.Yellow = 4 * time.Minute
+	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.On}, c.Feed("a"))
+	require.Equal(t, []string{"a"}, c.Recorded())
+	require.Equal(t, feed.On, c.Namespace("a").ForAPI().Changes)
+
+	for _, content := range []string{
+		"store: redis://127.0.0.1:1\nredis-prefix: 'p{'\nnamespaces: {a: {redis-key: k}}",
+		"redis-prefix: 'p{'\nredis-score-unit: s\nchanges: on",
+	} {
+		require.Empty(t, problemsOf(t, content), content)
+	}
+}
+
+func TestNamespacesInherit(t *testing.T) {
+	c := load(t, `
+green: 50s
+redis-score-unit: s
+store: redis://127.0.0.1:1
+namespaces:
+  a: {green: 10s, redis-key: k}
+  b: {redis-score-unit: ms, redis-shards: 2}
+  c:
+`)
+	require.Equal(t, []string{"a", "b", "c"}, c.Names())
+	require.Equal(t, "10s/5m0s/s", describeScope(c.Namespace("a")))
+	require.Equal(t, "50s/5m0s/ms", describeScope(c.Namespace("b")))
+	require.Equal(t, "50s/5m0s/s", describeScope(c.Namespace("c")))
+	require.Equal(t, "50s/5m0s/s", describeScope(c.Namespace("another")))
+	require.Equal(t, 2, c.Namespace("b").ForAPI().Shards)
+
+	layouts := c.layouts()
+	require.Len(t, layouts, 2, "c is stored as all others")
+	require.Equal(t, "k", layouts["a"].Key)
+	require.Empty(t, layouts["a"].Unit, "the unit for all is not one that the namespace was given")
+	require.EqualValues(t, "ms", layouts["b"].Unit)
+	require.EqualValues(t, "s", c.RedisOptions().Unit)
+}
+
+func describeScope(s *Values) string {
+	return s.Green.String() + "/" + s.Yellow.String() + "/" + string(s.RedisScoreUnit)
 }

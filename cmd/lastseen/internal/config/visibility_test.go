@@ -9,15 +9,13 @@ import (
 )
 
 func TestVisibility(t *testing.T) {
-	c, err := loadText(t, aKey+"visibility: contacts\nnamespaces: {a: {visibility: everyone}, b: {}}\n")
-	require.NoError(t, err)
+	c := load(t, aKey+"visibility: contacts\nnamespaces: {a: {visibility: everyone}, b: {}}\n")
 	require.Equal(t, api.VisibleToContacts, c.ForAPI().Visibility)
 	require.Equal(t, api.VisibleToEveryone, c.Namespace("a").ForAPI().Visibility)
 	require.Equal(t, api.VisibleToContacts, c.Namespace("b").ForAPI().Visibility)
 	require.Equal(t, api.VisibleToContacts, c.Namespace("unknown").ForAPI().Visibility)
 	requireRoundTrip(t, c)
-	next, err := loadText(t, aKey+"namespaces: {a: {visibility: contacts}, b: {}}\n")
-	require.NoError(t, err)
+	next := load(t, aKey+"namespaces: {a: {visibility: contacts}, b: {}}\n")
 	require.Equal(t, api.VisibleToEveryone, next.ForAPI().Visibility, "it is the default")
 	require.Equal(t, api.VisibleToContacts, next.Namespace("a").ForAPI().Visibility)
 	d := Compare(c, next)

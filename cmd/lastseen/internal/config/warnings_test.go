@@ -20,8 +20,7 @@ func TestWarnsOfServersOpenToPages(t *testing.T) {
 		"allowed-hosts: '*.example.com'":                     "",
 		names + "cors-origins: '*'\njwt-jwks-url: https://a": "",
 	} {
-		c, err := loadText(t, content)
-		require.NoError(t, err)
+		c := load(t, content)
 		if warned == "" {
 			require.Empty(t, c.Warnings, content)
 			continue
