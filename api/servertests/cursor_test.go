@@ -39,6 +39,10 @@ func TestCursors(t *testing.T) {
 		w.Fails(problem.InvalidCursor, "GET", next+other, "")
 	}
 	w.Fails(problem.InvalidParameter, "GET", next+"&cursor="+cursor, "")
+	oldest := w.Get("/chat/users?limit=2&order=oldest")
+	require.Equal(t, []string{"alice", "bob"}, kit.Names(oldest))
+	rest := w.Get("/chat/users?cursor=" + oldest["next_cursor"].(string))
+	require.Equal(t, []string{"eve", "mallory"}, kit.Names(rest), "the order is that of the first page")
 }
 
 // cursors returns valid cursors of three pages of each list, by list.
