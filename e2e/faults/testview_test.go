@@ -45,8 +45,8 @@ func (a told) same(b told) bool { return a.status == b.status && a.state.Left ==
 
 // view is what a watcher was told. Its rules:
 //
-//   - Nothing is told twice: an update differs from what the watcher knew of the user. A watcher of everyone is told
-//     also of users who changed and changed back, so there the time may be the difference.
+//   - Nothing is told twice: an update differs from what the watcher knew of the user, except in the pages of a
+//     snapshot of everyone.
 //   - Nothing is missed: once all was told up to a time, each user is what their acknowledged writes make of them at
 //     that time, if the ledger knows that for certain.
 //   - A reset ends what was told before, so neither rule applies across it.
@@ -63,6 +63,7 @@ type view struct {
 	id      string
 	asOf    lastseen.Instant // all was told up to here
 	partly  bool             // more was told since, but not all up to a later time
+	paging  bool             // a snapshot of everyone is not complete
 	newest  lastseen.Instant // when the last event was received
 	checked time.Time
 	stats   viewStats
@@ -77,6 +78,7 @@ type viewStats struct {
 func newView(name string, l *ledger, t lastseen.Thresholds, watched []string) *view {
 	return &view{
 		name: name, ledger: l, thresholds: t, watched: watched, told: map[string]told{}, undo: map[string]told{},
+		paging: watched == nil,
 	}
 }
 
@@ -112,6 +114,7 @@ func (v *view) apply(e feedEvent) {
 		v.stats.resets++
 		clear(v.told)
 		clear(v.undo)
+		v.paging = v.watched == nil
 	case "tick":
 		if len(e.Users) > 0 || e.More {
 			v.violate("a tick with users: %+v", e.feedData)
@@ -126,7 +129,7 @@ func (v *view) apply(e feedEvent) {
 		clear(v.undo)
 	}
 	if v.partly = e.More; !e.More {
-		v.asOf = asOf
+		v.asOf, v.paging = asOf, false
 		v.checkAll(e.received)
 	}
 }
@@ -148,7 +151,7 @@ func (v *view) applyUsers(e feedEvent) {
 		seen[user.User] = true
 		before := v.told[user.User]
 		known := before.state.Known() == now.state.Known()
-		if known && before.same(now) && (v.watched != nil || before.state == now.state) {
+		if known && before.same(now) && !v.paging {
 			v.violate("%s was told twice: %s %+v, before %+v", user.User, now.status, now.state, before.state)
 		}
 		if _, ok := v.undo[user.User]; !ok {
