@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"strconv"
 
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
@@ -167,7 +168,7 @@ func (f *following) sendBatch(batch feed.Batch) bool {
 func frameStart(name string) []byte { return append(append([]byte(`{"`), name...), `":{`...) }
 
 // sendParts sends a batch: a frame that begins with start, and others if it is too large for one. Only the last has the
-// cursor, so that a client which was cut off in between gets the whole batch again: see [partCursor].
+// cursor of the batch, so that a client which was cut off in between gets the whole batch again: see [partCursor].
 func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 	cursor, part := "", partCursor(f.watcher, f.namespace, "")
 	if len(batch.Places) > 0 {
@@ -193,7 +194,8 @@ func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 		users = users[sent:]
 		b = append(b, ']')
 		if len(users) == 0 {
-			return f.send(withID(append(appendCursor(b, cursor), `,"more":false`...), id))
+			b = strconv.AppendBool(append(appendCursor(b, cursor), `,"more":`...), batch.More)
+			return f.send(withID(b, id))
 		}
 		if !f.send(withID(append(appendCursor(b, part), `,"more":true`...), id)) {
 			return false

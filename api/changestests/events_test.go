@@ -3,6 +3,7 @@ package changestests
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -49,6 +52,30 @@ func TestEventStream(t *testing.T) {
 		require.Equal(t, "tick", e.Name)
 		require.Equal(t, e.ID, kit.CursorOf(e.Data))
 	}
+}
+
+// TestPagesAreCharged: each page of everyone but the first counts as a request. A stream ends when they are too many, and
+// a client that comes back with its cursor has to wait.
+func TestPagesAreCharged(t *testing.T) {
+	t.Parallel()
+	w := newLiveServer(t)
+	for i := range 30 {
+		w.Post(fmt.Sprintf("/chat/users/u%d/ping", i), "")
+	}
+	w.Reload(func(c *api.Config) { c.Limits = limit.Limits{Caller: 2} }) // bursts of 10
+	r := w.Follow("GET", "/chat/changes?limit=1", "")
+	pages, last := 0, ""
+	for e, ok := r.Next(); ok; e, ok = r.Next() {
+		require.Len(t, kit.Statuses(e.Data), 1)
+		require.Equal(t, true, e.Data["more"])
+		pages, last = pages+1, e.ID
+	}
+	require.Equal(t, 10, pages)
+	w.Fails(problem.RateLimited, "GET", "/chat/changes?limit=1", "", kit.AcceptEvents, "Last-Event-ID: "+last)
+	w.Reload(func(c *api.Config) { c.Limits = limit.Limits{} })
+	rest := w.Get("/chat/changes?cursor=" + last)
+	require.Len(t, kit.Statuses(rest), 30-pages)
+	require.Equal(t, false, rest["more"])
 }
 
 // TestLargeEvents checks that a snapshot and a reset of many users come in parts, and that a client which is cut off in

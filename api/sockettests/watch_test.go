@@ -2,6 +2,7 @@ package sockettests
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,44 @@ func TestConnectEveryone(t *testing.T) {
 	require.Equal(t, []string{"eve green"}, kit.Statuses(s.Want("changes")))
 	s.Asks(`{"watch":{"everyone":false}}`, "ok")
 	s.Refuses(problem.InvalidParameter, `{"watch":{"everyone":true,"add":["bob"]}}`)
+}
+
+// TestConnectSnapshotOfEveryone: with snapshot, all users follow in pages, with a cursor that continues after each.
+func TestConnectSnapshotOfEveryone(t *testing.T) {
+	w := apitest.NewSocketServer(t)
+	const users = 1200
+	var pings []string
+	for i := range users {
+		pings = append(pings, fmt.Sprintf(`{"user":"u%d"}`, i))
+	}
+	for part := range slices.Chunk(pings, 600) {
+		w.Post("/chat/pings", `{"pings":[`+strings.Join(part, ",")+`]}`)
+	}
+	const watch = `{"watch":{"everyone":true,"snapshot":true,"status":["green","grey"]}`
+	s, page := w.Hello(watch + `}`)
+	found := map[string]bool{}
+	continued := ""
+	for {
+		for _, user := range kit.Names(page) {
+			found[user] = true
+		}
+		if page["more"] == false {
+			break
+		}
+		if cursor, complete := page["cursor"].(string); complete {
+			continued = cursor
+		}
+		page = s.Want("changes")
+	}
+	require.Len(t, found, users)
+	_, page = w.Hello(fmt.Sprintf(watch+`,"cursor":%q}`, continued))
+	require.NotEmpty(t, kit.Names(page), "the last page")
+	for _, wrong := range []string{
+		`{"watch":{"snapshot":true}}`, `{"watch":{"everyone":true,"status":["green"]}}`,
+		`{"watch":{"everyone":true,"snapshot":true,"status":["blue"]}}`,
+	} {
+		s.Refuses(problem.InvalidParameter, wrong)
+	}
 }
 
 // TestConnectLargeSnapshot: a snapshot comes in parts, with the cursor on the last.

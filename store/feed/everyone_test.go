@@ -1,7 +1,10 @@
 package feed
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +13,33 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
+
+// ScanUsers scans the users by name.
+func (s *fakeStore) ScanUsers(
+	_ context.Context, namespace string, after store.Place, limit int,
+) (users []string, next store.Place, err error) {
+	defer s.lock()()
+	if s.err != nil {
+		return nil, "", s.err
+	}
+	for _, user := range slices.Sorted(maps.Keys(s.feed(namespace).states)) {
+		switch {
+		case user <= string(after):
+		case len(users) == limit:
+			return users, store.Place(users[limit-1]), nil
+		default:
+			users = append(users, user)
+		}
+	}
+	return users, "", nil
+}
+
+func (s *fakeStore) List(_ context.Context, _ string, q store.ListQuery) ([]store.Record, error) {
+	if s.listed == nil {
+		return make([]store.Record, q.Limit), nil
+	}
+	return s.listed, nil
+}
 
 // What ends in the published state, [TestReaders] shows. These tests are of one page at a time.
 

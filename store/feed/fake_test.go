@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -267,33 +265,6 @@ func (s *fakeStore) SnapshotChanges(_ context.Context, namespace string, users [
 		snapshot.Users = append(snapshot.Users, f.published(user))
 	}
 	return snapshot, nil
-}
-
-// ScanUsers scans the users by name.
-func (s *fakeStore) ScanUsers(
-	_ context.Context, namespace string, after store.Place, limit int,
-) (users []string, next store.Place, err error) {
-	defer s.lock()()
-	if s.err != nil {
-		return nil, "", s.err
-	}
-	for _, user := range slices.Sorted(maps.Keys(s.feed(namespace).states)) {
-		switch {
-		case user <= string(after):
-		case len(users) == limit:
-			return users, store.Place(users[limit-1]), nil
-		default:
-			users = append(users, user)
-		}
-	}
-	return users, "", nil
-}
-
-func (s *fakeStore) List(_ context.Context, _ string, q store.ListQuery) ([]store.Record, error) {
-	if s.listed == nil {
-		return make([]store.Record, q.Limit), nil
-	}
-	return s.listed, nil
 }
 
 // world is a store with a hub, in a synctest bubble.
