@@ -9,6 +9,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 	changestest "github.com/lastseen/lastseen/store/storetest/changes"
 	"github.com/lastseen/lastseen/store/storetest/kit"
+	"github.com/lastseen/lastseen/store/storetest/presence"
 )
 
 // TestChangesWhileThingsBreak: readers miss nothing without a reset while the store restarts and its clock is set.
@@ -20,6 +21,12 @@ func TestChangesWhileThingsBreak(t *testing.T) {
 			changestest.RunFaulty(t, func(testing.TB) kit.Breakable { return steppable(t, sync) })
 		})
 	}
+}
+
+// TestScanWhileTheStoreRestarts: a scan misses nobody, although names are in other slots after a restart.
+func TestScanWhileTheStoreRestarts(t *testing.T) {
+	t.Parallel()
+	presence.Scan(t, func(testing.TB) kit.Breakable { return steppable(t, time.Hour) })
 }
 
 // steppable opens a store that a test restarts, and whose clock it sets.
