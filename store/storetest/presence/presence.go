@@ -39,9 +39,7 @@ func Run(t *testing.T, open kit.Open) {
 		{"ConcurrentWriters", testConcurrentWriters},
 	})
 	t.Run("Model", func(t *testing.T) { testModel(t, open) })
-	t.Run("Scan/Model", func(t *testing.T) {
-		Scan(t, func(t testing.TB) kit.Breakable { return kit.Breakable{Store: open(t)} })
-	})
+	t.Run("Scan/Model", func(t *testing.T) { testScanModel(t, open) })
 }
 
 // Methods returns the methods of a store that concern presence.

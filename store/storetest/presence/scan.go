@@ -16,8 +16,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// ScanOn scans a namespace from a place to the end, and returns the users that it finds, once each.
-func ScanOn(t require.TestingT, s store.Store, namespace string, after store.Place, limit int) map[string]bool {
+// ScanFrom scans a namespace from a place to the end, and returns the users that it finds, once each.
+func ScanFrom(t require.TestingT, s store.Store, namespace string, after store.Place, limit int) map[string]bool {
 	found := map[string]bool{}
 	for range 100_000 {
 		users, next, err := s.ScanUsers(context.Background(), namespace, after, limit)
@@ -44,7 +44,7 @@ func setOf(users []string) map[string]bool {
 
 // scanModel is a scan in progress, of users with every kind of name.
 type scanModel struct {
-	kit.Breakable
+	store.Store
 	names  []string
 	known  map[string]bool // now
 	steady map[string]bool // known since the scan began
@@ -52,14 +52,12 @@ type scanModel struct {
 	places []store.Place // of all scans; the scan continues at the last one, and begins at ""
 }
 
-// Scan tests that scans find everyone who stays, and nobody who is not there, while others come and go and stores
-// break.
-func Scan(t *testing.T, open func(testing.TB) kit.Breakable) {
-	t.Helper()
+// testScanModel: scans find everyone who stays, and nobody who is not there, while others come and go.
+func testScanModel(t *testing.T, open kit.Open) {
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &scanModel{Breakable: open(t), names: kit.OddIDs(), places: []store.Place{""}}
+		m := &scanModel{Store: open(t), names: kit.OddIDs(), places: []store.Place{""}}
 		m.write(rt, m.names[:rapid.IntRange(0, len(m.names)).Draw(rt, "n")])
-		actions := map[string]func(*rapid.T){
+		rt.Repeat(map[string]func(*rapid.T){
 			"ping":    func(t *rapid.T) { m.write(t, m.draw(t)) },
 			"forget":  m.forget,
 			"trim":    m.trim,
@@ -67,15 +65,9 @@ func Scan(t *testing.T, open func(testing.TB) kit.Breakable) {
 			"scan":    m.scan,
 			"scan on": m.scan,
 			"places":  m.scanElsewhere,
-		}
-		if m.Restart != nil {
-			actions["restart"] = func(*rapid.T) { m.Store = m.Restart() }
-		}
-		rt.Repeat(actions)
-		for range 2 { // the one in progress, and another
-			for more := true; more; more = m.places[len(m.places)-1] != "" {
-				m.scan(rt)
-			}
+		})
+		for more := true; more; more = m.places[len(m.places)-1] != "" {
+			m.scan(rt)
 		}
 	})
 }
@@ -143,7 +135,7 @@ func (m *scanModel) scanElsewhere(t *rapid.T) {
 		rapid.SampledFrom(m.places), rapid.Map(rapid.StringMatching(`[0-9/-]{0,9}`), func(s string) store.Place {
 			return store.Place(s)
 		})).Draw(t, "after")
-	for user := range ScanOn(t, m, other, after, 100) {
+	for user := range ScanFrom(t, m, other, after, 100) {
 		require.True(t, other == kit.Namespace && m.known[user], "%q is not known", user)
 	}
 }
@@ -160,7 +152,7 @@ func testScanInvalidPlaces(t *testing.T, s store.Store) {
 		store.Place(strings.Repeat("9", 100_000)), store.Place(strings.Repeat("x/", 100_000)),
 		store.Place("0/0/" + strings.Repeat("x", 100_000)),
 	} {
-		require.Equal(t, want, ScanOn(t, s, kit.Namespace, place, 150), "%.50q", place)
+		require.Equal(t, want, ScanFrom(t, s, kit.Namespace, place, 150), "%.50q", place)
 	}
 }
 
@@ -169,11 +161,11 @@ func testScanLimits(t *testing.T, s store.Store) {
 	want := setOf(kit.Crowd(t, s, 300))
 	kit.Write(s.Ping).In(t, "other", kit.Base, "nobody")
 	for _, limit := range []int{-1, 0, 1, 10, 301, math.MaxInt} {
-		require.Equal(t, want, ScanOn(t, s, kit.Namespace, "", limit), limit)
+		require.Equal(t, want, ScanFrom(t, s, kit.Namespace, "", limit), limit)
 	}
 	users, _, err := s.ScanUsers(context.Background(), kit.Namespace, "", 10)
 	require.NoError(t, err)
 	require.Less(t, len(users), 200, "a call does not return everyone")
-	require.Empty(t, ScanOn(t, s, "none", "", 10))
+	require.Empty(t, ScanFrom(t, s, "none", "", 10))
 	require.ElementsMatch(t, []string{kit.Namespace, "other"}, kit.Existing(t, s), "a scan makes no state")
 }
