@@ -8,8 +8,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// maxScanSlots bounds the slots that one call walks, and so the time that it holds the lock: most names in them may have
-// been removed.
+// maxScanSlots bounds the slots that one call walks, and so the time that it holds the lock: most names in them may
+// have been removed.
 const maxScanSlots = 10_000
 
 // ScanUsers implements [store.Store]. It walks the slots of names: a user keeps theirs until they are removed.

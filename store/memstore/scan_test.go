@@ -44,7 +44,8 @@ func TestScanOfManyChunks(t *testing.T) {
 	}
 }
 
-// TestScanOfRemovedUsers: those who were removed slow a scan down, but do not make a call long. Others take their slots.
+// TestScanOfRemovedUsers: those who were removed slow a scan down, but do not make a call long. Others take their
+// slots.
 func TestScanOfRemovedUsers(t *testing.T) {
 	s := open(t, Options{})
 	gone := numbered(t, s, "gone", 5*maxScanSlots)

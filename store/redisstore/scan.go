@@ -41,7 +41,7 @@ func (s *Store) ScanUsers(
 	}
 	defer cancel()
 	at := parseScanPlace(after, ns.shards)
-	limit = min(max(limit, 1), store.MaxWatched)
+	limit = min(max(limit, 1), maxChunk)
 	cmd, err := s.client.Run(ctx, scripts.Scan, ns.shard(at.shard), at.process, at.cursor, limit)
 	if err != nil {
 		return nil, "", err
