@@ -101,4 +101,5 @@ func testScanWhileASlotMoves(t *testing.T, c *redistest.Cluster) {
 	})
 	more, _ := scanUntil(t, s, place, 5000)
 	require.Empty(t, missing(users, found, more))
+	require.NoError(t, s.DeleteNamespace(context.Background(), kit.Namespace))
 }
