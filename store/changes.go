@@ -62,10 +62,11 @@ type Changes interface {
 	// returns ErrNotRecorded without a feed. It is for at most MaxWatched users.
 	SnapshotChanges(ctx context.Context, namespace string, users []string) (Snapshot, error)
 
-	// ScanUsers returns some users of a namespace, about as many as the limit, and the place after them; "" if no more
-	// follow, and to begin. A user who is known from the first call of a scan to the last is returned at least once,
-	// whatever happens to others, and the others or not. If that is no longer certain, as after a failover, the scan
-	// begins again; so it does from a place that is not valid. Each call takes at most some milliseconds of the store.
+	// ScanUsers returns some users of a namespace, or none, and the place after them: "" at the end, and to begin. The
+	// limit is about how many it returns at most; large ones are reduced, so that each call takes at most some
+	// milliseconds of the store. A user who is known from the first call of a scan to the last is returned at least
+	// once, whatever happens to others; those may be returned or not. If that is no longer certain at a place, as after
+	// a failover, enough of the scan is repeated; from a place that is not valid, all of it.
 	ScanUsers(ctx context.Context, namespace string, after Place, limit int) (users []string, next Place, err error)
 
 	// SweepChanges moves, for each of the sweeps, the watermark towards its Now, and appends the users who decay on the

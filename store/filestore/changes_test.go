@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 	changestest "github.com/lastseen/lastseen/store/storetest/changes"
 	"github.com/lastseen/lastseen/store/storetest/kit"
+	"github.com/lastseen/lastseen/store/storetest/presence"
 )
 
 // TestChangesWhileThingsBreak: readers miss nothing without a reset while the store restarts and its clock is set.
@@ -20,6 +22,21 @@ func TestChangesWhileThingsBreak(t *testing.T) {
 			changestest.RunFaulty(t, func(testing.TB) kit.Breakable { return steppable(t, sync) })
 		})
 	}
+}
+
+// TestScanAfterRestart: a scan that goes on after a restart misses nobody, although names are in other places.
+func TestScanAfterRestart(t *testing.T) {
+	path, ctx := newPath(t), context.Background()
+	s := open(t, Options{Path: path})
+	kit.Write(s.Ping).In(t, kit.Namespace, kit.Base, "gone", "alice", "bob")
+	users, next, err := s.ScanUsers(ctx, kit.Namespace, "", 1)
+	require.NoError(t, err)
+	require.Equal(t, []string{"gone"}, users)
+	kit.Forget(t, s, "gone")
+	require.NoError(t, compactNow(s))
+	require.NoError(t, s.Close())
+	found := presence.ScanFrom(t, open(t, Options{Path: path}), kit.Namespace, next, 1)
+	require.Equal(t, map[string]bool{"alice": true, "bob": true}, found)
 }
 
 // steppable opens a store that a test restarts, and whose clock it sets.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"hash/maphash"
 	"maps"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lastseen/lastseen"
@@ -22,6 +24,7 @@ type users struct {
 	people     *peopleTable     // nil if no user has said anything, and no device has been idle
 	contacts   *contactTable    // nil if no user has had contacts
 	unlisted   bool             // the namespace does not exist; only what was said in it is kept
+	scans      string           // random: the first part of the places of scans, which others do not have
 }
 
 // entry is a user and when they were last seen.
@@ -37,6 +40,7 @@ func newUsers() *users {
 	u := &users{
 		hash:  func(user string) uint64 { return maphash.String(seed, user) },
 		known: map[uint64]entry{}, collisions: map[string]entry{}, names: packed.NewNames(),
+		scans: strconv.FormatUint(rand.Uint64(), 36) + "-",
 	}
 	return u
 }

@@ -127,6 +127,7 @@ func TestCalls(t *testing.T) {
 		func() error { return s.Ready(ctx) },
 		func() error { return s.RecordChanges(ctx, "feed", lastseen.Thresholds{Green: 1e9, Yellow: 2e9}) },
 		func() error { _, err := s.SnapshotChanges(ctx, "feed", nil); return err },
+		func() error { _, _, err := s.ScanUsers(ctx, "feed", "", 1); return err },
 		func() error { s.ReadChanges(ctx, []*store.ChangesRead{{Namespace: "feed", Limit: 1}}); return nil },
 		func() error { s.SweepChanges(ctx, []*store.ChangesSweep{{Namespace: "feed"}}); return nil },
 		func() error {

@@ -39,6 +39,7 @@ func TestOnCluster(t *testing.T) {
 		{"Clock", testClockOfACluster},
 		{"Scripts", testScriptsForgottenByACluster},
 		{"Slots", testSlotsMoveWhileTheyAreUsed},
+		{"Scan", testScanWhileASlotMoves},
 		{"Calls", testCallsInACluster},
 		{"Rights", testLeastRightsInCluster},
 	} {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
@@ -42,28 +41,16 @@ func (s *Store) ScanUsers(
 	}
 	defer cancel()
 	at := parseScanPlace(after, ns.shards)
-	limit = min(max(limit, 1), store.MaxWatched)
-	cmd, err := s.client.Run(ctx, scripts.Scan, ns.all()[at.shard], at.process, at.cursor, limit)
+	limit = min(max(limit, 1), maxChunk)
+	cmd, err := s.client.Run(ctx, scripts.Scan, ns.shard(at.shard), at.process, at.cursor, limit)
 	if err != nil {
 		return nil, "", err
 	}
-	reply, err := redisclient.Slice(cmd.Val(), 3)
-	if err != nil {
-		return nil, "", err
+	reply, err := cmd.StringSlice()
+	if err != nil || len(reply) < 2 {
+		return nil, "", fmt.Errorf("unexpected script reply %v", cmd.Val())
 	}
-	var known bool
-	if at.process, known = reply[0].(string); known {
-		at.cursor, known = reply[1].(string)
-	}
-	flat, err := redisclient.Slice(reply[2], -1)
-	if err != nil || !known {
-		return nil, "", fmt.Errorf("unexpected script reply %v", reply)
-	}
-	for i := 0; i+1 < len(flat); i += 2 {
-		if user, ok := flat[i].(string); ok {
-			users = append(users, user)
-		}
-	}
+	at.process, at.cursor, users = reply[0], reply[1], reply[2:]
 	if at.cursor == "0" {
 		at = scanPlace{shard: at.shard + 1, cursor: "0"}
 	}

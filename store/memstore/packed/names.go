@@ -89,20 +89,20 @@ func (n *Names) Freeze() *Names {
 	return &Names{chunks: slices.Clone(n.chunks)}
 }
 
-// Slots returns how many chunks of memory there are, and the places of all slots in one of them in order; also those of
-// names that were removed.
-func (n *Names) Slots(chunk int) (chunks int, places []Place) {
-	if chunk >= len(n.chunks) {
-		return len(n.chunks), nil
-	}
+// Chunks returns the number of chunks of memory. It never falls.
+func (n *Names) Chunks() int { return len(n.chunks) }
+
+// Slots returns the places of all slots in a chunk, also of those whose names were removed. A slot never goes, and new
+// ones are added behind the others.
+func (n *Names) Slots(chunk int) (places []Place) {
 	b := n.chunks[chunk]
 	for at := 0; at < len(b); {
 		places = append(places, Place(chunk)<<32|Place(at))
 		length, size := binary.Uvarint(b[at:])
 		at += size + int(length)
 	}
-	return len(n.chunks), places
+	return places
 }
 
 // Large reports whether more than the first chunk of memory is in use.
-func (n *Names) Large() bool { return len(n.chunks) > 1 }
+func (n *Names) Large() bool { return n.Chunks() > 1 }

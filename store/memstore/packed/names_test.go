@@ -51,3 +51,24 @@ func TestNamesReuseSlots(t *testing.T) {
 		require.Len(t, places, 1000)
 	}
 }
+
+// TestNamesSlots: all slots have a place, in the order of their chunks, also those that are free or used again.
+func TestNamesSlots(t *testing.T) {
+	n := NewNames()
+	want := []Place{NoName}
+	for _, length := range []int{1, 127, 128, namesChunk, namesChunk - 20, 10, 3 * namesChunk} {
+		want = append(want, n.Add(strings.Repeat("x", length)))
+	}
+	n.Remove(want[2])
+	slots := func() (all []Place) {
+		for chunk := range n.Chunks() {
+			all = append(all, n.Slots(chunk)...)
+		}
+		return all
+	}
+	require.Greater(t, n.Chunks(), 3)
+	require.Equal(t, want, slots())
+	n.Freeze()
+	require.Equal(t, want[2], n.Add(strings.Repeat("y", 127)))
+	require.Equal(t, want, slots())
+}

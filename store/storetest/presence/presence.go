@@ -28,6 +28,8 @@ func Run(t *testing.T, open kit.Open) {
 		{"Trim/ClockMoved", testTrimClockMoved},
 		{"Trim/Held", testTrimHeld},
 		{"RemoveEmpty/Writers", testRemoveEmptyWriters},
+		{"Scan/InvalidPlaces", testScanInvalidPlaces},
+		{"Scan/Limits", testScanLimits},
 		{"Namespaces", testNamespaces},
 		{"Namespaces/Pages", testNamespacePages},
 		{"Namespaces/Register", testRegister},
@@ -37,6 +39,7 @@ func Run(t *testing.T, open kit.Open) {
 		{"ConcurrentWriters", testConcurrentWriters},
 	})
 	t.Run("Model", func(t *testing.T) { testModel(t, open) })
+	t.Run("Scan/Model", func(t *testing.T) { testScanModel(t, open) })
 }
 
 // Methods returns the methods of a store that concern presence.
@@ -50,6 +53,10 @@ func Methods(s store.Store, ns string) map[string]kit.Method {
 		"Count":  func(ctx context.Context) error { return kit.ErrorOf(s.Count(ctx, ns, everyone)) },
 		"Newest": func(ctx context.Context) error { return kit.ErrorOf(s.Newest(ctx, ns)) },
 		"List":   func(ctx context.Context) error { return kit.ErrorOf(s.List(ctx, ns, page)) },
+		"ScanUsers": func(ctx context.Context) error {
+			_, _, err := s.ScanUsers(ctx, ns, "", 5)
+			return err
+		},
 		"Forget": func(ctx context.Context) error { return s.Forget(ctx, ns, "alice") },
 		"Trim": func(ctx context.Context) error {
 			q, err := kit.AgeQuery(ctx, s)

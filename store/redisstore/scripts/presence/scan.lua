@@ -6,9 +6,13 @@
 -- ARGV[2]  where to continue, from the last reply; '0' to begin
 -- ARGV[3]  how many members to read
 --
--- Returns {process, next, {member, score, …}}. next is '0' after the last call. In another process than the one named,
--- the scan begins again.
+-- Returns {process, next, member, member, …}. next is '0' after the last call. In another process than the one named,
+-- the scan begins again: each has its own hash function, whose values decide the order.
 local process = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 local from = ARGV[1] == process and ARGV[2] or '0'
-local reply = redis.call('ZSCAN', KEYS[1], from, 'COUNT', ARGV[3])
-return {process, reply[1], reply[2]}
+local found = redis.call('ZSCAN', KEYS[1], from, 'COUNT', ARGV[3])
+local reply = {process, found[1]}
+for i = 1, #found[2], 2 do
+  reply[#reply + 1] = found[2][i]
+end
+return reply
