@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/apitest"
 	"github.com/lastseen/lastseen/api/apitest/kit"
-	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
@@ -58,21 +58,20 @@ func TestEventStream(t *testing.T) {
 // a client that comes back with its cursor has to wait.
 func TestPagesAreCharged(t *testing.T) {
 	t.Parallel()
-	w := newLiveServer(t)
+	w := newLiveServer(t, apitest.BehindProxy) // bursts of 5
 	for i := range 30 {
 		w.Post(fmt.Sprintf("/chat/users/u%d/ping", i), "")
 	}
-	w.Reload(func(c *api.Config) { c.Limits = limit.Limits{Caller: 2} }) // bursts of 10
-	r := w.Follow("GET", "/chat/changes?limit=1", "")
+	caller := kit.ForwardedFor("203.0.113.7")
+	r := w.Follow("GET", "/chat/changes?limit=1", "", caller)
 	pages, last := 0, ""
 	for e, ok := r.Next(); ok; e, ok = r.Next() {
 		require.Len(t, kit.Statuses(e.Data), 1)
 		require.Equal(t, true, e.Data["more"])
 		pages, last = pages+1, e.ID
 	}
-	require.Equal(t, 10, pages)
-	w.Fails(problem.RateLimited, "GET", "/chat/changes?limit=1", "", kit.AcceptEvents, "Last-Event-ID: "+last)
-	w.Reload(func(c *api.Config) { c.Limits = limit.Limits{} })
+	require.Equal(t, 5, pages)
+	w.Fails(problem.RateLimited, "GET", "/chat/changes?limit=1", "", caller, kit.AcceptEvents, "Last-Event-ID: "+last)
 	rest := w.Get("/chat/changes?cursor=" + last)
 	require.Len(t, kit.Statuses(rest), 30-pages)
 	require.Equal(t, false, rest["more"])

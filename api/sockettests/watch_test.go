@@ -112,7 +112,7 @@ func TestConnectSnapshotOfEveryone(t *testing.T) {
 	for part := range slices.Chunk(pings, 600) {
 		w.Post("/chat/pings", `{"pings":[`+strings.Join(part, ",")+`]}`)
 	}
-	const watch = `{"watch":{"everyone":true,"snapshot":true,"status":["green","grey"]}`
+	const watch = `{"watch":{"everyone":true,"snapshot":true}`
 	s, page := w.Hello(watch + `}`)
 	found := map[string]bool{}
 	continued := ""
@@ -131,6 +131,9 @@ func TestConnectSnapshotOfEveryone(t *testing.T) {
 	require.Len(t, found, users)
 	_, page = w.Hello(fmt.Sprintf(watch+`,"cursor":%q}`, continued))
 	require.NotEmpty(t, kit.Names(page), "the last page")
+	at := s.Asks(`{"watch":{"everyone":true,"snapshot":true,"status":["grey"]}}`, "changes")
+	require.Empty(t, kit.Names(at))
+	require.Equal(t, false, at["more"])
 	for _, wrong := range []string{
 		`{"watch":{"snapshot":true}}`, `{"watch":{"everyone":true,"status":["green"]}}`,
 		`{"watch":{"everyone":true,"snapshot":true,"status":["blue"]}}`,
