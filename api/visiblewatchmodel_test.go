@@ -250,7 +250,7 @@ func (m *seenModel) compare(c *seenClient) (know, want map[string]string) {
 	}
 	users := c.users
 	if c.everyone {
-		users = m.seenWorld.list()
+		users = m.list()
 	}
 	know, want = maps.Clone(c.knows), m.shown(users)
 	for _, shown := range []map[string]string{know, want} {

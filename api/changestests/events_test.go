@@ -54,8 +54,8 @@ func TestEventStream(t *testing.T) {
 	}
 }
 
-// TestPagesAreCharged: each page of everyone but the first counts as a request. A stream ends when they are too many, and
-// a client that comes back with its cursor has to wait.
+// TestPagesAreCharged: each page of everyone but the first counts as a request. A stream ends when they are too many,
+// and a client that comes back with its cursor has to wait.
 func TestPagesAreCharged(t *testing.T) {
 	t.Parallel()
 	w := newLiveServer(t, apitest.BehindProxy) // bursts of 5

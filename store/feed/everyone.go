@@ -122,8 +122,8 @@ func (w *Watcher) addPage(ctx context.Context, changes Batch, names []string) (B
 	}
 }
 
-// mergePage gathers what is in memory for the users of a page, and for the watcher. It returns false if the other has to
-// be drained again.
+// mergePage gathers what is in memory for the users of a page, and for the watcher. It returns false if the other one
+// has to be drained again.
 func (w *Watcher) mergePage(added *Watcher, page, others *gathered) (Batch, bool, error) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()

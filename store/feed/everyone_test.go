@@ -80,8 +80,8 @@ func TestEveryonePages(t *testing.T) {
 	})
 }
 
-// TestEveryonePageWithChanges: what changes during the pages is in the next one, once and as it is then. A change and its
-// reverse are none after the page that has the user. If the changes are more than a page has, there are no others in it.
+// TestEveryonePageWithChanges: what changes during the pages is in the next one, once and as it is then. A change and
+// its reverse are none after the page that has the user. If the changes are more than a page has, no others are in it.
 func TestEveryonePageWithChanges(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.publish("ann green", "bob green", "cat green", "dan green", "eve green")

@@ -138,7 +138,8 @@ func TestNamespaceBegins(t *testing.T) {
 func TestNamespaceBeginsWithMany(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.create("chat", false)
-		named, everyone := w.watch(Query{Users: []string{"1", "2", "3"}}), w.watch(Query{Everyone: true, NoSnapshot: true})
+		named := w.watch(Query{Users: []string{"1", "2", "3"}})
+		everyone := w.watch(Query{Everyone: true, NoSnapshot: true})
 		w.poll(named, 2)
 		w.poll(everyone, 2)
 		w.publish("1 green", "2 green", "3 green")
