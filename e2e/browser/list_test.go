@@ -164,7 +164,7 @@ func TestListUnknown(t *testing.T) {
 	tab.Do(t, untilRows("alice: online"))
 }
 
-// TestListUnknownNobody: half a minute after the connection was lost, a list does not say any longer that nobody is here.
+// TestListUnknownNobody: half a minute after its connection was lost, a list no longer says that nobody is here.
 func TestListUnknownNobody(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
