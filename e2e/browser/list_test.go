@@ -126,6 +126,19 @@ func TestListStaysFull(t *testing.T) {
 	b.Do(t, untilRows("user-0: online", "user-1: online"))
 }
 
+// TestListWithoutWebSocket: a list asks once an interval if it cannot follow.
+func TestListWithoutWebSocket(t *testing.T) {
+	s := newScripted(t, scriptOptions{})
+	s.refuseSockets(http.StatusBadRequest)
+	b := testbrowser.Open(t, s.pages)
+	s.load(t, b, s.list(`status="green"`), quickly)
+	b.Do(t, until("!"+slot("empty")+".hidden"))
+	s.pingedAgo(t, "alice", 0)
+	b.Do(t, untilRows("alice: online"))
+	s.leaves(t, "alice")
+	b.Do(t, untilRows(), until(slot("unknown")+".hidden"))
+}
+
 // TestListChanges: a list follows its attributes, and what it showed before is gone at once.
 func TestListChanges(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
