@@ -158,6 +158,7 @@ func TestDashboardWithHostileNames(t *testing.T) {
 		"\u200ftxt.exe", strings.Repeat("w", 256), "javascript:alert(1)", "__proto__", "${LASTSEEN_KEY}",
 	}
 	b := openDashboard(t, s.URL, "")
+	b.Do(t, says("#connection", "Live"))
 	for _, name := range names {
 		b.Do(t, until(fmt.Sprintf(`(document.getElementById("user").value = %q, true)`, name)),
 			clickOn(`#find [value="ping"]`), lists(name, "green", "online now"))

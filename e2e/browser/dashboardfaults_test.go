@@ -64,6 +64,21 @@ func TestDashboardWithoutStore(t *testing.T) {
 	require.Empty(t, mistakes(b))
 }
 
+// TestDashboardOfNobody checks that the dashboard does not say that nobody was seen while it cannot know that.
+func TestDashboardOfNobody(t *testing.T) {
+	s := newScripted(t, scriptOptions{})
+	b := openDashboard(t, s.server.URL, "#namespace=chat")
+	b.Do(t, says("#people-note", "No user was seen here yet."), says("#connection", "Live"))
+	s.answerUnavailable()
+	s.cut()
+	b.Do(t, says("#people-note", "Status unknown."))
+	s.setAnswer(nil)
+	b.Do(t, says("#people-note", "No user was seen here yet."))
+	s.pingedAgo(t, "alice", 0)
+	b.Do(t, lists("alice", "green", "online now"), until(`document.getElementById("people-note").hidden`))
+	require.Empty(t, mistakes(b))
+}
+
 // TestDashboardWaitsAsAsked checks that the dashboard asks again no earlier than the server says.
 func TestDashboardWaitsAsAsked(t *testing.T) {
 	s := newScripted(t, scriptOptions{})

@@ -104,7 +104,10 @@ export class People {
       : 'No user was seen here yet. Enter a name and choose “Ping as” to see one.'
   }
 
-  // fail says why the list is missing. During an outage the rows stay; their dots say unknown by themselves.
+  // doubt says that nothing is known now. The rows stay; their dots say unknown by themselves.
+  doubt() { if (this.#rows.size === 0) say(find('people-note'), 'Status unknown.') }
+
+  // fail says why the list is missing.
   #fail(error) {
     if (error.outage || error.status === 429) return
     this.#show([])

@@ -121,6 +121,7 @@ export class View {
       this.#unknown()
       this.#forbidden = !error.outage && error.status !== 429
       if (this.#forbidden) return
+      this.#people.doubt()
       this.#failures++
       this.#retryAfter = error.retryAfter
       say(find('banner'), `${error.message} ${error.outage ? outageText : ''}`)

@@ -174,17 +174,23 @@ function writeRow({ firstChild, lastChild }) { lastChild.textContent = firstChil
 
 const maxRows = 1000 // that a server returns at once
 
-// PresenceList asks for the users of a namespace once an interval; its dots follow them as others do. The rows stay
-// while the server cannot be reached, since the dots then say that nothing is known.
+// PresenceList asks for the users of a namespace once an interval, and follows everyone in between. It keeps only the
+// users that it shows: who comes takes the place of the last one. Once one goes whose place another user should take, it
+// asks again. The rows stay while the server cannot be reached, since their dots then say that nothing is known.
 class PresenceList extends PresenceElement {
   static observedAttributes = ['namespace', 'url', 'status', 'limit']
   #list = make('ul', { role: 'list' })
-  #empty = make('slot', { name: 'empty', hidden: '' })
-  #more = make('button', { type: 'button', part: 'more', hidden: '' }, make('slot', { name: 'more' }, 'More'))
+  #empty = make('slot', { name: 'empty' })
+  #unknown = make('slot', { name: 'unknown' })
+  #more = make('button', { type: 'button', part: 'more' }, make('slot', { name: 'more' }, 'More'))
   #rows = new Map() // by user
+  #users // of the rows, newest first
+  #rest // whether there are more
+  #known // whether that is so; undefined until there is a response, or none
   #query // what the rows answer
   #pages
-  #loading
+  #loading // changes since the request; undefined if there is none
+  #socket
   #due = () => false
 
   // label returns what to call a user.
@@ -194,42 +200,47 @@ class PresenceList extends PresenceElement {
     super()
     const root = this.attachShadow({ mode: 'open' })
     root.adoptedStyleSheets = [style]
-    root.append(this.#list, this.#empty, this.#more)
+    root.append(this.#list, this.#empty, this.#unknown, this.#more)
     root.addEventListener('presencechange', ({ target }) => writeRow(target.parentNode))
     this.#more.addEventListener('click', () => { this.#pages++; this.#load() })
   }
+
+  get #limit() { return Math.min((this.getAttribute('limit') || 50) * this.#pages, maxRows) }
+  get #statuses() { return this.getAttribute('status')?.match(/\w+/g) ?? [] }
 
   change(namespace, url) {
     const query = namespace && PresenceList.observedAttributes.map(name => this.getAttribute(name)).join('\n')
     if (query === this.#query) return
     this.#query = query
     this.#pages = 1
+    this.#stop()
+    this.#rest = false
     this.#show([])
-    this.#empty.hidden = this.#more.hidden = true
-    this.#loading = undefined
-    this.#due = () => namespace
   }
 
   freshen() {
+    if (document.hidden) this.#stop()
+    else if (this.#due()) this.#load()
     this.#write()
-    if (!document.hidden && this.#due()) this.#load()
+  }
+
+  #stop() {
+    this.#socket?.close()
+    this.#socket = this.#loading = this.#known = undefined
+    this.#due = () => this.#query
   }
 
   async #load() {
     const client = clientOf(this.getAttribute('namespace'), this.getAttribute('url') ?? undefined)
-    const limit = Math.min((this.getAttribute('limit') || 50) * this.#pages, maxRows)
-    const query = new URLSearchParams({ limit })
-    for (const status of this.getAttribute('status')?.match(/\w+/g) ?? []) query.append('status', status)
-    const loading = this.#loading = {}
-    let pause = client.interval
+    const query = new URLSearchParams({ limit: this.#limit })
+    for (const status of this.#statuses) query.append('status', status)
+    const loading = this.#loading = []
+    let pause = client.interval, list
     const { token } = client.options
     this.#due = () => false
+    this.#follow(client)
     try {
-      const { users, next_cursor } = await (await client.request('/users?' + query)).json()
-      if (loading !== this.#loading) return
-      this.#show(users.map(({ user }) => user))
-      this.#empty.hidden = users.length > 0
-      this.#more.hidden = !next_cursor || limit === maxRows
+      list = await (await client.request('/users?' + query)).json()
     } catch (error) {
       pause = Math.max(pause, error?.retryAfter ?? 0)
     }
@@ -237,12 +248,58 @@ class PresenceList extends PresenceElement {
     const since = stopwatch()
     pause *= 0.8 + 0.4 * Math.random() // so that many pages do not ask at once
     this.#due = () => since() >= pause || client.options.token !== token // the page has signed in
+    this.#loading = undefined
+    this.#known = !!list
+    if (!list) return this.#write()
+    this.#users = list.users
+    this.#rest = !!list.next_cursor
+    this.#take(loading)
+  }
+
+  // #follow receives what changes. Each connection begins with a list, so that nothing is missing in between.
+  #follow(client) {
+    if (this.#socket || client.options.transport === 'http') return
+    const forget = () => { if (this.#socket === socket) this.#socket = undefined }
+    const socket = this.#socket = new Socket({
+      ...client.options,
+      token: reason => client.options.token?.(reason),
+      hello: () => ({ watch: { everyone: true } }),
+      onframe: (name, { users }) => users && (name === 'changes' ? this.#take(users) : this.#load()),
+      ondown: (silent, code) => {
+        if (silent && !code) this.#load() // which shows whether this is an outage
+        if (code !== 4409 && (socket.opened || socket.failures < 2)) return
+        socket.close()
+        later(retryInterval, forget)
+      },
+      onrefused: forget,
+    })
+  }
+
+  // #take applies changes. A green user was seen again since: only those who turn green or leave come before.
+  #take(changes) {
+    this.#loading?.push(...changes)
+    if (!this.#known) return
+    let users = this.#users
+    for (const change of changes) {
+      const { user, status, last_seen: seen, left } = change, green = status === 'green'
+      const old = users.find(other => other.user === user)
+      if (green && old?.status === status) continue
+      users = users.filter(other => other !== old)
+      if (!seen || this.#statuses.length > 0 && !this.#statuses.includes(status)) continue
+      const place = users.findIndex(other => other.last_seen <= seen && (green || left || other.status !== 'green'))
+      if (place >= 0) users.splice(place, 0, change)
+      else if (!this.#rest) users.push(change)
+    }
+    if (this.#rest && users.length < this.#users.length && !this.#loading) this.#due = () => true
+    this.#rest ||= users.length > this.#limit
+    this.#show(users.slice(0, this.#limit))
   }
 
   // #show makes the rows those of some users, in their order. Rows that stay are kept.
   #show(users) {
-    const rows = users.map(user => this.#rows.get(user) ?? this.#row(user))
-    this.#rows = new Map(users.map((user, i) => [user, rows[i]]))
+    this.#users = users
+    const rows = users.map(({ user }) => this.#rows.get(user) ?? this.#row(user))
+    this.#rows = new Map(users.map(({ user }, i) => [user, rows[i]]))
     for (const row of [...this.#list.children]) if (!rows.includes(row)) row.remove()
     rows.forEach((row, i) => {
       if (this.#list.children[i] !== row) this.#list.insertBefore(row, this.#list.children[i])
@@ -259,9 +316,14 @@ class PresenceList extends PresenceElement {
     return make('li', { part: 'row' }, make('presence-dot', attributes), name, text)
   }
 
-  // #write updates what the rows say, in the language of the list.
+  // #write updates what the list says, in its language. Without a row, that nobody is there must be known.
   #write() {
+    const none = this.#rows.size === 0
     this.#list.lang = this.closest('[lang]')?.lang ?? ''
     this.#rows.forEach(writeRow)
+    this.#empty.hidden = !none || !this.#known || this.#rest
+    this.#unknown.hidden = !none || this.#known !== false
+    this.#unknown.textContent = textOf(this, nothingKnown(null))
+    this.#more.hidden = !this.#rest || this.#limit === maxRows
   }
 }
