@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -30,7 +31,7 @@ type changesBody struct {
 	// The maximum number of users in the response, except in one that has all users followed: from 1 to 1000.
 	Limit *scalar `json:"limit" swaggertype:"integer" minimum:"1" maximum:"1000" default:"1000" validate:"optional"`
 	// The statuses that users of the first pages have; only to follow everyone.
-	Statuses []string `json:"status" enums:"green,yellow,grey" validate:"optional"`
+	Statuses []lastseen.Status `json:"status" validate:"optional"`
 	// `none` to follow everyone without the first pages.
 	Snapshot *scalar `json:"snapshot" swaggertype:"string" enums:"all,none" default:"all" validate:"optional"`
 	// How long to wait for a change.
@@ -48,8 +49,8 @@ func (b changesBody) query() query {
 			q[name] = []string{string(*value)}
 		}
 	}
-	if len(b.Statuses) > 0 {
-		q["status"] = b.Statuses
+	for _, status := range b.Statuses {
+		q["status"] = append(q["status"], string(status))
 	}
 	if b.Users != nil {
 		q["user"] = *b.Users // an empty list follows nobody, and is not the same as no list
