@@ -58,7 +58,7 @@ type visibleWatcher struct {
 func (s *server) openVisible(
 	ctx context.Context, namespace string, caller *auth.Caller, v viewer, owner string, q feed.Query,
 	charge func() error,
-) (*visibleWatcher, error) {
+) (changesWatcher, error) {
 	w := &visibleWatcher{
 		server: s, namespace: namespace, viewer: v, owner: owner, caller: caller, query: q,
 		contacts:     ledger{shared: s.Shared},

@@ -111,19 +111,14 @@ func TestVisibleChangeRace(t *testing.T) {
 	}
 }
 
-// TestVisibleChangeFails: a change whose contacts change all the time, or cannot be read after the users were added,
-// fails and has no effect. So does a poll. But a watcher that had to make room for the users ends.
+// TestVisibleChangeFails: a watcher ends if contacts change all the time, or cannot be read, after users were added.
 func TestVisibleChangeFails(t *testing.T) {
 	t.Parallel()
-	for _, what := range []string{"they change", "they cannot be read", "no room"} {
+	for _, what := range []string{"they change", "they cannot be read"} {
 		t.Run(what, func(t *testing.T) {
 			seen(t, func(t *testing.T, w *seenWorld) {
 				h := hooked(w)
-				users := []string{"bea", "cat"}
-				for k := 0; what == "no room" && len(users) < store.MaxWatched; k++ {
-					users = append(users, fmt.Sprint("u", k))
-				}
-				watcher := w.follow(users...)
+				watcher := w.follow("bea", "cat")
 				var again func()
 				again = func() {
 					w.know("bea", "vic", "y")
@@ -133,25 +128,14 @@ func TestVisibleChangeFails(t *testing.T) {
 				h.hook = again
 				_, err := watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}, Remove: []string{"cat"}})
 				require.ErrorIs(t, err, store.ErrUnavailable)
-				if what != "no room" {
-					_, err = watcher.Poll(t.Context(), 10)
-					require.ErrorIs(t, err, store.ErrUnavailable)
-				}
 				h.hook = nil
 				w.store.Fails.Store(false)
-				if what == "no room" {
-					_, err = watcher.Next(t.Context(), 10)
-					require.ErrorIs(t, err, store.ErrUnavailable)
-					_, err = watcher.Poll(t.Context(), 10)
-					require.ErrorIs(t, err, store.ErrUnavailable)
-					return
-				}
-				require.Equal(t, 2, watcher.Len())
-				w.know("cat", "vic")
-				w.ping("cat")
-				w.leave("ann")
-				w.wants(watcher, "cat green") // cat is watched, ann is not
-				require.Len(t, w.servers[0].viewers.owners, 2)
+				_, err = watcher.Next(t.Context(), 10)
+				require.ErrorIs(t, err, store.ErrUnavailable)
+				_, err = watcher.Poll(t.Context(), 10)
+				require.ErrorIs(t, err, store.ErrUnavailable)
+				watcher.Close()
+				require.Empty(t, w.servers[0].viewers.owners)
 			})
 		})
 	}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -284,33 +283,18 @@ func (w *visibleWatcher) change(
 
 // exchange begins to watch the users added, and stops watching those removed. The list seen says for each user added
 // whether the viewer sees them. It reads contacts that change meanwhile again, because the feed already has what
-// happened after that change. After an error, the watcher watches the same users as before.
+// happened after that change; if it cannot, the watcher ends.
 func (w *visibleWatcher) exchange(ctx context.Context, added, removed []string, seen []bool, all bool) error {
-	unknown, early := without(added, w.names()), []string{}
-	if len(w.order)+len(unknown) > store.MaxWatched {
-		early = removed // to make room. After an error the watcher has to end.
-	}
+	unknown := without(added, w.names())
 	w.add(unknown)
-	err := w.follow(ctx, added, seen, early, func(string) bool { return true })
-	if err != nil {
+	if err := w.follow(ctx, added, seen, removed, func(string) bool { return true }); err != nil {
 		w.forget(unknown)
 		return err
 	}
-	w.forget(early)
+	w.forget(removed)
 	if all {
 		w.forceAll()
 	}
-	if err = w.settleContacts(ctx); err == nil {
-		_, err = w.inner.Change(ctx, feed.Change{Remove: removed})
-	}
-	if err == nil {
-		w.forget(removed)
-		return nil
-	}
-	if len(early) > 0 {
-		w.broken = err
-	}
-	w.forget(unknown)
-	_, undone := w.inner.Change(ctx, feed.Change{Remove: unknown})
-	return errors.Join(err, undone)
+	w.broken = w.settleContacts(ctx)
+	return w.broken
 }

@@ -224,8 +224,8 @@ func (v *visibleUsers) place() store.Place {
 
 func placeOf(hash string) store.Place { return store.Place("seen-f-" + hash) }
 
-// hashTold returns a hash of what was told of users. Those told as never seen are in it: else it would be the place of a
-// query that names others.
+// hashTold returns a hash of what was told of users. Those told as never seen are in it: else it would be the place of
+// a query that names others.
 func hashTold(users []*visibleUser) string {
 	told := make([]*visibleUser, 0, len(users))
 	for _, u := range users {

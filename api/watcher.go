@@ -30,11 +30,7 @@ func (s *server) openWatcher(
 		if q.Everyone {
 			owner = v.user
 		}
-		w, err := s.openVisible(ctx, namespace, caller, v, owner, q, charge)
-		if err != nil {
-			return nil, err // not a nil *visibleWatcher
-		}
-		return w, nil
+		return s.openVisible(ctx, namespace, caller, v, owner, q, charge)
 	}
 	w, err := s.Feeds.Watch(ctx, namespace, q)
 	if err != nil {
@@ -48,12 +44,7 @@ func (s *server) openWatcher(
 func (s *server) openContacts(
 	ctx context.Context, namespace, owner string, caller *auth.Caller, after []store.Place, charge func() error,
 ) (changesWatcher, error) {
-	w, err := s.openVisible(
-		ctx, namespace, caller, s.viewerOf(caller, namespace), owner, feed.Query{After: after}, charge)
-	if err != nil {
-		return nil, err // not a nil *visibleWatcher
-	}
-	return w, nil
+	return s.openVisible(ctx, namespace, caller, s.viewerOf(caller, namespace), owner, feed.Query{After: after}, charge)
 }
 
 // interruption lets other goroutines end the waiting of one. The zero value is ready to use.

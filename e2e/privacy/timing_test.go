@@ -154,7 +154,9 @@ func BenchmarkStrangers(b *testing.B) {
 				}
 			}
 			path, watch := "/changes?"+strings.Join(query, "&"), `,"watch":{"users":[`+strings.Join(list, ",")+`]}`
-			poll = timed(func() { require.Equal(b, http.StatusOK, s.send(b, 0, http.MethodGet, path, "", token).status) })
+			poll = timed(func() {
+				require.Equal(b, http.StatusOK, s.send(b, 0, http.MethodGet, path, "", token).status)
+			})
 			events = timed(func() { s.firstEvent(b, path, token) })
 			hello = func() time.Duration {
 				begun := time.Now()
