@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/store"
@@ -21,9 +22,8 @@ import (
 func BenchmarkPing(b *testing.B) {
 	o := coalesce.Options{Timeout: time.Minute}
 	redis := stores.New(b, redisstore.Options{URL: redistest.Start(b)})
-	batches := NewBatches(coalesce.Pings, coalesce.Lookups)
 	measured := o
-	measured.Observe = batches.Observe
+	measured.Observe = NewBatches(prometheus.NewRegistry(), coalesce.Pings, coalesce.Lookups)
 	plain, with := coalesce.New(redis, o), coalesce.New(Batcher(redis, NewCalls()), measured)
 	file := openFile(b)
 	for _, callers := range []int{1, 64} {
