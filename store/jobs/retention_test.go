@@ -131,9 +131,8 @@ func TestRetentionAtTheCutoff(t *testing.T) {
 	j := newRetentionTest(t, time.Hour)
 	s := j.openFile(t)
 	ping(t, s, "chat", map[string]time.Duration{"edge": time.Hour, "beyond": time.Hour + time.Millisecond})
-	n, err := j.trim(j.ctx, "chat")
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	require.NoError(t, j.sweepUsers(j.ctx, store.NamespaceInfo{Name: "chat"}))
+	require.EqualValues(t, 1, j.Stats().Deleted)
 	requireUsers(t, s, "chat", "edge")
 }
 
@@ -243,13 +242,12 @@ func TestRetentionUsesNoOldSetting(t *testing.T) {
 	j.rules.Contacts = j.rules.Users
 	j.store = slowClock{s, func() { keep = 0 }}
 	keep = time.Hour
-	n, err := j.trim(j.ctx, "chat")
-	require.NoError(t, err)
-	require.Zero(t, n)
+	require.NoError(t, j.sweepUsers(j.ctx, store.NamespaceInfo{Name: "chat"}))
+	require.Zero(t, keep)
 	keep = time.Hour
-	result, err := j.trimContacts(j.ctx, "chat")
-	require.NoError(t, err)
-	require.Zero(t, result)
+	require.NoError(t, j.sweepContacts(j.ctx, "chat"))
+	require.Zero(t, keep)
+	require.Zero(t, j.Stats())
 	requireUsers(t, s, "chat", "young", "old", "seen")
 	requireOwners(t, s, "chat", "idle", "seen")
 }
