@@ -229,8 +229,13 @@ func (s *server) counts(c echo.Context, q query, namespace string) error {
 	if err != nil {
 		return err
 	}
+	return respond(c, showCounts(n, p.asOf))
+}
+
+// showCounts returns what a response shows of the number of users with each status at a time.
+func showCounts(n map[lastseen.Status]int64, asOf lastseen.Instant) countsResponse {
 	green, yellow, grey := n[lastseen.Green], n[lastseen.Yellow], n[lastseen.Grey]
-	return respond(c, countsResponse{
-		AsOf: timestamp(p.asOf), Green: green, Yellow: yellow, Grey: grey, Total: green + yellow + grey,
-	})
+	return countsResponse{
+		AsOf: timestamp(asOf), Green: green, Yellow: yellow, Grey: grey, Total: green + yellow + grey,
+	}
 }
