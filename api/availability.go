@@ -54,11 +54,7 @@ type availabilityResponse struct {
 // @Param body body availabilityBody true "What the user says."
 // @Success 200 {object} availabilityResponse "What the user says now."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [put]
-func (s *server) putAvailability(c echo.Context, _ query) error {
-	namespace, user, err := pathNames(c)
-	if err != nil {
-		return err
-	}
+func (s *server) putAvailability(c echo.Context, _ query, namespace, user string) error {
 	var body availabilityBody
 	if err := s.readAvailabilityBody(c, &body); err != nil {
 		return err
@@ -89,11 +85,7 @@ func (s *server) putAvailability(c echo.Context, _ query) error {
 // @Param user path string true "user"
 // @Success 200 {object} availabilityResponse "What the user says now."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [get]
-func (s *server) getAvailability(c echo.Context, _ query) error {
-	namespace, user, err := pathNames(c)
-	if err != nil {
-		return err
-	}
+func (s *server) getAvailability(c echo.Context, _ query, namespace, user string) error {
 	ctx := c.Request().Context()
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -117,11 +109,7 @@ func (s *server) getAvailability(c echo.Context, _ query) error {
 // @Param user path string true "user"
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [delete]
-func (s *server) deleteAvailability(c echo.Context, _ query) error {
-	namespace, user, err := pathNames(c)
-	if err != nil {
-		return err
-	}
+func (s *server) deleteAvailability(c echo.Context, _ query, namespace, user string) error {
 	if err := s.say(c.Request().Context(), namespace, user, lastseen.Said{}); err != nil {
 		return err
 	}

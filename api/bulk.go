@@ -43,9 +43,9 @@ type bulkResponse struct {
 // @Param body body pingsBody true "The pings."
 // @Success 200 {object} bulkResponse "The number of events recorded."
 // @Router /v1/namespaces/{namespace}/pings [post]
-func (s *server) pings(c echo.Context, _ query) error {
+func (s *server) pings(c echo.Context, _ query, namespace string) error {
 	var body pingsBody
-	return s.bulk(c, telemetry.Ping, &body, &body.Pings, "pings")
+	return s.bulk(c, namespace, telemetry.Ping, &body, &body.Pings, "pings")
 }
 
 // leaves records many leaves.
@@ -59,17 +59,15 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Param body body leavesBody true "The leaves."
 // @Success 200 {object} bulkResponse "The number of events recorded."
 // @Router /v1/namespaces/{namespace}/leaves [post]
-func (s *server) leaves(c echo.Context, _ query) error {
+func (s *server) leaves(c echo.Context, _ query, namespace string) error {
 	var body leavesBody
-	return s.bulk(c, telemetry.Leave, &body, &body.Leaves, "leaves")
+	return s.bulk(c, namespace, telemetry.Leave, &body, &body.Leaves, "leaves")
 }
 
 // bulk records many events: a stream of lines, or JSON that is decoded into a value. The list is its field.
-func (s *server) bulk(c echo.Context, e telemetry.Event, into any, list **[]item, field string) error {
-	namespace, err := pathNamespace(c)
-	if err != nil {
-		return err
-	}
+func (s *server) bulk(
+	c echo.Context, namespace string, e telemetry.Event, into any, list **[]item, field string,
+) error {
 	media, err := mediaType(c)
 	if err != nil {
 		return err

@@ -43,11 +43,7 @@ type callsResponse struct {
 // @Param wait query string false "time to wait"
 // @Success 200 {object} callsResponse "The calls."
 // @Router /v1/namespaces/{namespace}/calls [get]
-func (s *server) listCalls(c echo.Context, q query) error {
-	namespace, err := pathNamespace(c)
-	if err != nil {
-		return err
-	}
+func (s *server) listCalls(c echo.Context, q query, namespace string) (err error) {
 	p := &callsPoll{openRequest: openRequest{server: s, c: c, namespace: namespace, caller: callerOf(c)}}
 	if p.user, err = readCallsUser(q, p.caller); err != nil {
 		return err

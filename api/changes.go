@@ -178,6 +178,9 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 	if err == nil {
 		err = w.charge(batch.Reset)
 	}
+	if cost := pageCost(batch) - 1; err == nil && batch.Page && cost > 0 { // the request is charged as one
+		err = w.checkRateLimit(w.c, w.caller, cost)
+	}
 	if err != nil {
 		return err
 	}
@@ -205,6 +208,9 @@ func (w *watch) nextWithin(wait time.Duration, limit int) (feed.Batch, error) {
 	}
 	return w.poll(limit)
 }
+
+// pageCost returns how many requests a page of everyone counts as: those of pages of a list.
+func pageCost(page feed.Batch) int { return max(1, (len(page.Users)+maxLimit-1)/maxLimit) }
 
 // changedIn returns what a response shows of users in a batch, without a cursor.
 func changedIn(batch feed.Batch, users []feed.Update) changed {

@@ -52,7 +52,7 @@ func (w *watch) serveEvents(cursor string, limit int) error {
 	}
 	defer w.hold(telemetry.ServerSentEvents)()
 	err = e.send(transport.AppendRetry(nil, w.jitter(minReconnect, maxReconnect)))
-	if err == nil && (cursor == "" || first.Reset || len(first.Users) > 0) {
+	if err == nil && (cursor == "" || first.Reset || first.Page || len(first.Users) > 0) {
 		err = e.sendBatch(first)
 	}
 	for err == nil {
@@ -67,11 +67,12 @@ func (e *eventStream) step() error {
 	if errors.Is(err, errDue) {
 		return e.tick()
 	}
-	if err == nil && batch.Page {
-		err = e.checkRateLimit(e.c, e.caller, 1)
-	}
 	if err != nil {
 		return err
+	}
+	if batch.Page {
+		key, limited := e.limitKey(e.c, e.caller)
+		e.pay(key, limited, pageCost(batch))
 	}
 	return e.sendBatch(batch)
 }

@@ -61,11 +61,7 @@ const (
 // @Param namespace path string true "namespace"
 // @Success 101 "A WebSocket."
 // @Router /v1/namespaces/{namespace}/connect [get]
-func (s *server) connect(c echo.Context, _ query) error {
-	namespace, err := pathNamespace(c)
-	if err != nil {
-		return err
-	}
+func (s *server) connect(c echo.Context, _ query, namespace string) error {
 	r := c.Request()
 	if err := cmp.Or(checkUpgrade(r), s.sources.CheckSocket(r)); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
@@ -131,10 +130,7 @@ func (s *server) countNow(namespace string) (*countsResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	green, yellow, grey := n[lastseen.Green], n[lastseen.Yellow], n[lastseen.Grey]
-	return &countsResponse{
-		AsOf: timestamp(now), Green: green, Yellow: yellow, Grey: grey, Total: green + yellow + grey,
-	}, nil
+	return new(showCounts(n, now)), nil
 }
 
 func (r countsResponse) sameUsers(other countsResponse) bool {

@@ -28,7 +28,8 @@ func (n *session) Heard() {
 func (n *session) Message(text []byte) {
 	defer func() { n.recovered(recover()) }()
 	if requests := len(text) / frameCharge; n.greeted && requests > 0 {
-		n.pay(requests)
+		key, limited := n.payer()
+		n.newest.Load().pay(key, limited, requests)
 	}
 	f, err := parseFrame(text)
 	switch {

@@ -253,11 +253,12 @@ func (f *following) step() bool {
 	ctx, done := context.WithDeadline(turn, f.tickAt)
 	defer done()
 	batch, err := f.watcher.Next(ctx, maxEvent)
-	if err == nil && batch.Page {
-		err = f.charge(f.server(), 1)
-	}
 	switch {
 	case err == nil:
+		if batch.Page {
+			key, limited := f.payer()
+			f.server().pay(key, limited, pageCost(batch))
+		}
 		return f.sendBatch(batch)
 	case turn.Err() != nil:
 		return true

@@ -60,11 +60,7 @@ func readContactsParams(q query, defaults view) (contactsParams, error) {
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} listResponse "A page."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [get]
-func (s *server) listContacts(c echo.Context, q query) error {
-	namespace, user, err := pathNames(c)
-	if err != nil {
-		return err
-	}
+func (s *server) listContacts(c echo.Context, q query, namespace, user string) error {
 	limit, err := q.limit()
 	if err != nil {
 		return err

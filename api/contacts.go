@@ -53,15 +53,14 @@ type contactChangesBody struct {
 // @Param body body contactsBody true "The contacts."
 // @Success 204 "Replaced."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [put]
-func (s *server) setContacts(c echo.Context, _ query) error {
+func (s *server) setContacts(c echo.Context, _ query, namespace, user string) error {
 	var sent contactsBody
 	body := s.body(c, maxLookupBody)
 	defer body.release()
-	namespace, user, err := readContacts(body, &sent)
-	switch {
-	case err != nil:
+	if err := body.readList(&sent, contactMemory); err != nil {
 		return err
-	case sent.Users == nil:
+	}
+	if sent.Users == nil {
 		return problem.New(problem.InvalidJSON, "The field users is missing.")
 	}
 	if err := checkContacts(user, *sent.Users, lastseen.CheckUser); err != nil {
@@ -88,15 +87,14 @@ func (s *server) setContacts(c echo.Context, _ query) error {
 // @Param body body contactChangesBody true "The changes."
 // @Success 204 "Changed."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [patch]
-func (s *server) changeContacts(c echo.Context, _ query) error {
+func (s *server) changeContacts(c echo.Context, _ query, namespace, user string) error {
 	var sent contactChangesBody
 	body := s.body(c, maxLookupBody)
 	defer body.release()
-	namespace, user, err := readContacts(body, &sent)
-	if err != nil {
+	if err := body.readList(&sent, contactMemory); err != nil {
 		return err
 	}
-	err = cmp.Or(checkContacts(user, sent.Add, lastseen.CheckUser),
+	err := cmp.Or(checkContacts(user, sent.Add, lastseen.CheckUser),
 		checkContacts(user, sent.Remove, lastseen.CheckStoredUser))
 	if err != nil {
 		return err
@@ -122,11 +120,7 @@ func (s *server) changeContacts(c echo.Context, _ query) error {
 // @Param user path string true "user"
 // @Success 204 "Removed."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [delete]
-func (s *server) deleteContacts(c echo.Context, _ query) error {
-	namespace, user, err := pathNames(c)
-	if err != nil {
-		return err
-	}
+func (s *server) deleteContacts(c echo.Context, _ query, namespace, user string) error {
 	return s.saveContacts(c, namespace, user, 0, func(ctx context.Context) error {
 		return s.Store.SetContacts(ctx, namespace, user, nil)
 	})
@@ -155,14 +149,6 @@ func (s *server) saveContacts(
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
-}
-
-// readContacts reads the names in the path and the body of a request about contacts.
-func readContacts(b *body, sent any) (namespace, user string, err error) {
-	if namespace, user, err = pathNames(b.c); err != nil {
-		return "", "", err
-	}
-	return namespace, user, b.readList(sent, contactMemory)
 }
 
 // checkContacts returns an error unless all IDs can be contacts of a user, by one of the checks of package lastseen.

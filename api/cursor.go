@@ -123,7 +123,7 @@ func checksum(list string, content []byte) []byte {
 
 const (
 	maxChangesCursor = 16 << 10 // bytes of text; more than those of any store
-	maxPlaces        = 64       // shards of a namespace
+	maxPlaces        = 64 + 1   // shards of a namespace, and the place of a scan
 )
 
 // changesCursor returns the cursor of places in the changes feed of a namespace. It names no users.

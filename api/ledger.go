@@ -31,12 +31,7 @@ func (w *watchCounts) add(caller *auth.Caller, n int) error {
 		return problem.Errorf(problem.RateLimited, "Limit for one user: %d users followed at the same time, "+
 			"over all requests. End other requests first.", store.MaxWatched).RetryAfter(watchRetryWait)
 	}
-	if w.counts == nil {
-		w.counts = map[limit.Key]int{}
-	}
-	if w.counts[key] += n; w.counts[key] == 0 {
-		delete(w.counts, key)
-	}
+	count(&w.counts, key, n)
 	return nil
 }
 

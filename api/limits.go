@@ -52,11 +52,9 @@ func (s *server) chargeWithin(key limit.Key, limits limit.Limits, n int) error {
 // wholeSeconds returns a time in seconds, rounded up, as in the header Retry-After.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// pay charges a large frame to the caller, before it is parsed. If the limit is exceeded, the frame waits, and nothing
-// is read from the connection meanwhile. An error would end the connection of a client that sends little otherwise.
-func (n *session) pay(requests int) {
-	s := n.newest.Load()
-	key, limited := n.payer()
+// pay charges what comes on a connection to the caller: a large frame, before it is parsed, or a page. If the limit is
+// exceeded, it waits. An error would end the connection of a client that sends little otherwise.
+func (s *server) pay(key limit.Key, limited bool, requests int) {
 	if !limited {
 		return
 	}

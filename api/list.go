@@ -88,11 +88,7 @@ type listResponse struct {
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} listResponse "A page."
 // @Router /v1/namespaces/{namespace}/users [get]
-func (s *server) listUsers(c echo.Context, q query) error {
-	namespace, err := pathNamespace(c)
-	if err != nil {
-		return err
-	}
+func (s *server) listUsers(c echo.Context, q query, namespace string) error {
 	limit, err := q.limit()
 	if err != nil {
 		return err

@@ -131,11 +131,7 @@ type settingsResponse struct {
 // @Param namespace path string true "namespace"
 // @Success 200 {object} settingsResponse "The settings."
 // @Router /v1/namespaces/{namespace} [get]
-func (s *server) getNamespace(c echo.Context, _ query) error {
-	namespace, err := pathNamespace(c)
-	if err != nil {
-		return err
-	}
+func (s *server) getNamespace(c echo.Context, _ query, namespace string) error {
 	settings := s.settings(namespace)
 	response := settingsResponse{
 		Namespace:      namespace,
@@ -173,11 +169,7 @@ func optionalMs(d time.Duration) *int64 {
 // @Param confirm query string true "the name again"
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace} [delete]
-func (s *server) deleteNamespace(c echo.Context, q query) error {
-	namespace, err := pathNamespace(c)
-	if err != nil {
-		return err
-	}
+func (s *server) deleteNamespace(c echo.Context, q query, namespace string) error {
 	if confirm, _ := q.get("confirm"); confirm != namespace {
 		return problem.Errorf(problem.ConfirmationRequired,
 			"This deletes all users in the namespace. To confirm, add ?confirm=%s.", namespace)
@@ -187,7 +179,7 @@ func (s *server) deleteNamespace(c echo.Context, q query) error {
 	if err := s.Store.CloseConnections(ctx, namespace, ""); err != nil {
 		return err
 	}
-	err = s.Store.DeleteNamespace(ctx, namespace)
+	err := s.Store.DeleteNamespace(ctx, namespace)
 	if store.MayBeDone(err) {
 		s.signalSelf(ctx, namespace, "")
 		s.signalContacts(ctx, namespace, "") // of all users
@@ -227,11 +219,7 @@ type countsResponse struct {
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} countsResponse "The number of users with each status."
 // @Router /v1/namespaces/{namespace}/counts [get]
-func (s *server) counts(c echo.Context, q query) error {
-	namespace, err := pathNamespace(c)
-	if err != nil {
-		return err
-	}
+func (s *server) counts(c echo.Context, q query, namespace string) error {
 	ctx, users := c.Request().Context(), s.listReader(c, namespace, q)
 	p, err := s.listParams(ctx, users, namespace, q)
 	if err != nil {
@@ -241,8 +229,13 @@ func (s *server) counts(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
+	return respond(c, showCounts(n, p.asOf))
+}
+
+// showCounts returns what a response shows of the number of users with each status at a time.
+func showCounts(n map[lastseen.Status]int64, asOf lastseen.Instant) countsResponse {
 	green, yellow, grey := n[lastseen.Green], n[lastseen.Yellow], n[lastseen.Grey]
-	return respond(c, countsResponse{
-		AsOf: timestamp(p.asOf), Green: green, Yellow: yellow, Grey: grey, Total: green + yellow + grey,
-	})
+	return countsResponse{
+		AsOf: timestamp(asOf), Green: green, Yellow: yellow, Grey: grey, Total: green + yellow + grey,
+	}
 }

@@ -45,8 +45,8 @@ type pingBody struct {
 // @Success 200 {object} userResponse "The resulting presence."
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
-func (s *server) ping(c echo.Context, _ query) error {
-	return s.recordOne(c, telemetry.Ping, s.readPing)
+func (s *server) ping(c echo.Context, _ query, namespace, user string) error {
+	return s.recordOne(c, namespace, user, telemetry.Ping, s.readPing)
 }
 
 // readPing reads the body of a ping, which is optional.
@@ -96,8 +96,8 @@ type leaveBody struct {
 // @Success 202 "Accepted. The leave has `after` and is recorded then."
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
-func (s *server) leave(c echo.Context, _ query) error {
-	return s.recordOne(c, telemetry.Leave, s.readLeave)
+func (s *server) leave(c echo.Context, _ query, namespace, user string) error {
+	return s.recordOne(c, namespace, user, telemetry.Leave, s.readLeave)
 }
 
 // readLeave reads the body of a leave, which is optional. It checks an anonymous caller by the token in the body:

@@ -88,13 +88,10 @@ func (s *server) checkLater(ctx context.Context, namespace string, b *batch) err
 // pingAfterHeader is the header of a response without a body that says when to ping next, in milliseconds.
 const pingAfterHeader = "Lastseen-Ping-After-Ms"
 
-// recordOne records an event of the user in the path, and returns the resulting presence. The function read reads the
-// body.
-func (s *server) recordOne(c echo.Context, e telemetry.Event, read func(echo.Context) (assertion, error)) error {
-	namespace, user, err := pathNames(c)
-	if err != nil {
-		return err
-	}
+// recordOne records an event of a user, and returns the resulting presence. The function read reads the body.
+func (s *server) recordOne(
+	c echo.Context, namespace, user string, e telemetry.Event, read func(echo.Context) (assertion, error),
+) error {
 	asserted, err := read(c)
 	if err != nil {
 		return err

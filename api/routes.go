@@ -38,42 +38,42 @@ func (s *server) routes() []route {
 		contacts   = user + "/contacts"
 	)
 	return slices.Concat([]route{
-		{http.MethodPost, user + "/ping", pingSelf, s.ping, nil},
-		{http.MethodPost, user + "/leave", leaveSelf, s.leave, nil},
-		{http.MethodPost, namespace + "/pings", pingBulk, s.pings, nil},
-		{http.MethodPost, namespace + "/leaves", pingBulk, s.leaves, nil},
+		{http.MethodPost, user + "/ping", pingSelf, ofUser(s.ping), nil},
+		{http.MethodPost, user + "/leave", leaveSelf, ofUser(s.leave), nil},
+		{http.MethodPost, namespace + "/pings", pingBulk, inNamespace(s.pings), nil},
+		{http.MethodPost, namespace + "/leaves", pingBulk, inNamespace(s.leaves), nil},
 
 		{http.MethodGet, user, read, s.getUser, evaluation()},
 		{http.MethodGet, user + "/dot.svg", read, s.getDot, evaluation("size")},
 		{http.MethodPost, namespace + "/lookup", read, s.lookup, evaluation()},
 		{http.MethodGet, namespace + "/lookup", read, s.lookupQuery, evaluation("user")},
 		{
-			http.MethodGet, users, read, s.listUsers,
+			http.MethodGet, users, read, inNamespace(s.listUsers),
 			evaluation("status", "from", "to", "order", "limit", "cursor", "offset"),
 		},
-		{http.MethodGet, namespace + "/counts", read, s.counts, evaluation("from", "to")},
+		{http.MethodGet, namespace + "/counts", read, inNamespace(s.counts), evaluation("from", "to")},
 
 		{
 			http.MethodGet, namespace + "/changes", read, s.getChanges,
 			[]string{"user", "contacts_of", "cursor", "limit", "wait", "status", "snapshot"},
 		},
 		{http.MethodPost, namespace + "/changes", read, s.postChanges, nil},
-		{http.MethodGet, namespace + "/connect", greeting, s.connect, nil},
+		{http.MethodGet, namespace + "/connect", greeting, inNamespace(s.connect), nil},
 
-		{http.MethodPut, user + "/availability", writeUser, s.putAvailability, nil},
-		{http.MethodGet, user + "/availability", readUser, s.getAvailability, nil},
-		{http.MethodDelete, user + "/availability", writeUser, s.deleteAvailability, nil},
-		{http.MethodPut, contacts, writeUser, s.setContacts, nil},
-		{http.MethodPatch, contacts, writeUser, s.changeContacts, nil},
-		{http.MethodDelete, contacts, writeUser, s.deleteContacts, nil},
-		{http.MethodGet, contacts, readUser, s.listContacts, evaluation("status", "in_call", "limit", "cursor")},
-		{http.MethodGet, user + "/devices", readDevices, s.getDevices, nil},
-		{http.MethodDelete, user + "/connections", admin, s.closeConnections, nil},
+		{http.MethodPut, user + "/availability", writeUser, ofUser(s.putAvailability), nil},
+		{http.MethodGet, user + "/availability", readUser, ofUser(s.getAvailability), nil},
+		{http.MethodDelete, user + "/availability", writeUser, ofUser(s.deleteAvailability), nil},
+		{http.MethodPut, contacts, writeUser, ofUser(s.setContacts), nil},
+		{http.MethodPatch, contacts, writeUser, ofUser(s.changeContacts), nil},
+		{http.MethodDelete, contacts, writeUser, ofUser(s.deleteContacts), nil},
+		{http.MethodGet, contacts, readUser, ofUser(s.listContacts), evaluation("status", "in_call", "limit", "cursor")},
+		{http.MethodGet, user + "/devices", readDevices, ofUser(s.getDevices), nil},
+		{http.MethodDelete, user + "/connections", admin, ofUser(s.closeConnections), nil},
 
 		{http.MethodDelete, user, admin, s.deleteUser, nil},
 		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},
-		{http.MethodGet, namespace, read, s.getNamespace, nil},
-		{http.MethodDelete, namespace, admin, s.deleteNamespace, []string{"confirm"}},
+		{http.MethodGet, namespace, read, inNamespace(s.getNamespace), nil},
+		{http.MethodDelete, namespace, admin, inNamespace(s.deleteNamespace), []string{"confirm"}},
 
 		{http.MethodGet, "/healthz", public, s.healthz, nil},
 		{http.MethodGet, "/readyz", public, s.readyz, nil},
@@ -86,12 +86,33 @@ func (s *server) callRoutes(calls string) []route {
 	call := calls + "/:id"
 	return []route{
 		{http.MethodPost, calls, actInCall, s.startCall, nil},
-		{http.MethodGet, calls, readCall, s.listCalls, []string{"user", "cursor", "wait"}},
+		{http.MethodGet, calls, readCall, inNamespace(s.listCalls), []string{"user", "cursor", "wait"}},
 		{http.MethodGet, call, readCall, s.getCall, nil},
 		{http.MethodPost, call + "/accept", actInCall, s.acceptCall, nil},
 		{http.MethodPost, call + "/reject", actInCall, s.rejectCall, nil},
 		{http.MethodPost, call + "/end", endCall, s.endCall, nil},
 		{http.MethodPost, call + "/alive", actInCall, s.keepCall, nil},
+	}
+}
+
+// inNamespace returns a handler with the namespace in the path, and ofUser one with the user in it as well.
+func inNamespace(handle func(c echo.Context, q query, namespace string) error) func(echo.Context, query) error {
+	return func(c echo.Context, q query) error {
+		namespace, err := pathNamespace(c)
+		if err != nil {
+			return err
+		}
+		return handle(c, q, namespace)
+	}
+}
+
+func ofUser(handle func(c echo.Context, q query, namespace, user string) error) func(echo.Context, query) error {
+	return func(c echo.Context, q query) error {
+		namespace, user, err := pathNames(c)
+		if err != nil {
+			return err
+		}
+		return handle(c, q, namespace, user)
 	}
 }
 

@@ -173,11 +173,7 @@ type deviceDetails struct {
 // @Param user path string true "user"
 // @Success 200 {object} devicesResponse "The devices."
 // @Router /v1/namespaces/{namespace}/users/{user}/devices [get]
-func (s *server) getDevices(c echo.Context, _ query) error {
-	namespace, user, err := pathNames(c)
-	if err != nil {
-		return err
-	}
+func (s *server) getDevices(c echo.Context, _ query, namespace, user string) error {
 	ctx := c.Request().Context()
 	stored, err := s.storeFor(c, namespace).ReadDevices(ctx, namespace, user)
 	if err != nil {
@@ -237,11 +233,7 @@ func activityOf(idle lastseen.Instant) string {
 // @Param user path string true "user"
 // @Success 204 "The connections are being closed."
 // @Router /v1/namespaces/{namespace}/users/{user}/connections [delete]
-func (s *server) closeConnections(c echo.Context, _ query) error {
-	namespace, user, err := pathNames(c)
-	if err != nil {
-		return err
-	}
+func (s *server) closeConnections(c echo.Context, _ query, namespace, user string) error {
 	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
 		return err
 	}

@@ -297,7 +297,7 @@ func (w *visibleWatcher) first() (b feed.Batch, ok bool) {
 
 // omits reports whether a client that follows everyone does not want a user in a snapshot.
 func (w *visibleWatcher) omits(u feed.Update) bool {
-	return w.query.Everyone && (!u.Known() || w.query.NoSnapshot ||
+	return w.query.Everyone && (!u.Known() || w.query.NoSnapshot && w.query.After == nil ||
 		len(w.query.Statuses) > 0 && !slices.Contains(w.query.Statuses, u.Status))
 }
 

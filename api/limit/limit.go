@@ -94,9 +94,6 @@ type Exceeded struct {
 	Wait      time.Duration // until the next request is allowed; positive
 }
 
-// Allow takes a token for a request out of a bucket. It returns false, and the limit, if none is left.
-func (b *Buckets) Allow(k Key, l Limits) (Exceeded, bool) { return b.AllowN(k, l, 1) }
-
 // AllowN takes n tokens out of a bucket, but at most half of those that a full bucket holds. It takes none and returns
 // false, and the limit, if fewer are left.
 func (b *Buckets) AllowN(k Key, l Limits, n int) (Exceeded, bool) {

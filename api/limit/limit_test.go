@@ -23,7 +23,7 @@ func newBuckets(size int) (*Buckets, *clock) { c := newClock(); return New(size,
 func address(text string) Key                { return ByAddress(netip.MustParseAddr(text)) }
 func taken(b *Buckets, c Key, l Limits) (n int) { // until nothing is left
 	for {
-		if _, ok := b.Allow(c, l); !ok {
+		if _, ok := b.AllowN(c, l, 1); !ok {
 			return n
 		}
 		n++
@@ -35,11 +35,11 @@ func TestRefill(t *testing.T) {
 	b, clock := newBuckets(10)
 	alice, limits := ByUser("issuer", "alice"), Limits{User: 20}
 	require.Equal(t, 100, taken(b, alice, limits))
-	refusal, _ := b.Allow(alice, limits)
+	refusal, _ := b.AllowN(alice, limits, 1)
 	require.Equal(t, Exceeded{PerSecond: 20, Wait: 50 * time.Millisecond}, refusal)
 
 	clock.advance(49 * time.Millisecond)
-	refusal, ok := b.Allow(alice, limits)
+	refusal, ok := b.AllowN(alice, limits, 1)
 	require.False(t, ok)
 	require.InDelta(t, time.Millisecond, refusal.Wait, 1000, "a refused request takes nothing")
 	clock.advance(refusal.Wait)
@@ -94,7 +94,7 @@ func TestReload(t *testing.T) {
 	require.Equal(t, 100, taken(b, backend, Limits{Caller: 100}))
 
 	for range 1000 {
-		_, ok := b.Allow(backend, Limits{User: 1})
+		_, ok := b.AllowN(backend, Limits{User: 1}, 1)
 		require.True(t, ok, "off")
 	}
 	require.Zero(t, taken(b, backend, Limits{Caller: 100}), "and on again")
@@ -110,7 +110,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	before := heap()
 	long := strings.Repeat("x", 200)
 	for n := range 5 * DefaultSize {
-		_, ok := b.Allow(ByUser("issuer", long+strconv.Itoa(n)), limits)
+		_, ok := b.AllowN(ByUser("issuer", long+strconv.Itoa(n)), limits, 1)
 		require.True(t, ok)
 		if n%(DefaultSize/2) == 0 {
 			require.Zero(t, taken(b, regular, limits), "who keeps asking is kept in mind")
@@ -137,7 +137,7 @@ func TestConcurrently(t *testing.T) {
 	for range goroutines {
 		all.Go(func() {
 			for n := range callers * 5 {
-				if _, ok := b.Allow(ByAPIKey(strconv.Itoa(n%callers)), Limits{Caller: 1}); ok {
+				if _, ok := b.AllowN(ByAPIKey(strconv.Itoa(n%callers)), Limits{Caller: 1}, 1); ok {
 					allowed.Add(1)
 				}
 			}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"sync"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -18,18 +16,6 @@ func (r *runtimeConfig) newKeeper() *calls.Keeper {
 	keeper.Quiet = func(namespace string) time.Duration { return r.config().Namespace(namespace).Green }
 	keeper.Heard = r.registry.HeardWithin
 	return keeper
-}
-
-// keepCalls keeps calls going until stop is called, also while a server that was asked to stop finishes requests and
-// waits for its connections. Stop waits for the end.
-func (r *runtimeConfig) keepCalls(ctx context.Context) (stop func()) {
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var work sync.WaitGroup
-	work.Go(func() { r.keeper.Run(running) })
-	return func() {
-		cancel()
-		work.Wait()
-	}
 }
 
 // keeper registers the metrics of calls between users, and has the keeper observed.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,19 +31,6 @@ func (r *runtimeConfig) newFeeds(maxWatches int) feeds {
 		metrics.register(r.metrics, hub, sweep, maxWatches)
 	}
 	return feeds{hub, sweep}
-}
-
-// start follows and sweeps feeds until stop is called, also while a server that was told to stop finishes requests: the
-// clients that still follow get what they are owed. Stop waits for the end.
-func (f feeds) start(ctx context.Context) (stop func()) {
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var work sync.WaitGroup
-	work.Go(func() { f.hub.Run(running) })
-	work.Go(func() { f.sweep.Run(running) })
-	return func() {
-		cancel()
-		work.Wait()
-	}
 }
 
 // feedMetrics counts what happens in a hub. It implements [feed.Observer].

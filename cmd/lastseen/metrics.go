@@ -71,9 +71,7 @@ func (m storeMetrics) batched(s *redisstore.Store, calls *observe.Calls, o coale
 	if m.Registerer == nil {
 		return coalesce.New(s, o)
 	}
-	batches := observe.NewBatches(coalesce.Pings, coalesce.Lookups, coalesce.Devices)
-	m.MustRegister(batches)
-	o.Observe = batches.Observe
+	o.Observe = observe.NewBatches(m, coalesce.Pings, coalesce.Lookups, coalesce.Devices)
 	queued := coalesce.New(observe.Batcher(s, calls), o)
 	for kind, stats := range map[string]func() coalesce.CallStats{
 		coalesce.Pings:   func() coalesce.CallStats { return queued.Stats().Pings },
@@ -152,22 +150,12 @@ func (m storeMetrics) retention(job *jobs.Retention) {
 
 // optionalGauge registers a gauge that is exported only while its value is known.
 func (m storeMetrics) optionalGauge(name, help string, value func() (v float64, known bool)) {
-	m.MustRegister(optionalGauge{value, prometheus.NewDesc("lastseen_"+name, help, nil, nil)})
-}
-
-type optionalGauge struct {
-	value func() (v float64, known bool)
-	desc  *prometheus.Desc
-}
-
-// Describe implements [prometheus.Collector].
-func (g optionalGauge) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- g.desc }
-
-// Collect implements [prometheus.Collector].
-func (g optionalGauge) Collect(metrics chan<- prometheus.Metric) {
-	if v, known := g.value(); known {
-		metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v)
-	}
+	desc := prometheus.NewDesc("lastseen_"+name, help, nil, nil)
+	m.MustRegister(prometheus.CollectorFunc(func(metrics chan<- prometheus.Metric) {
+		if v, known := value(); known {
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v)
+		}
+	}))
 }
 
 // countUsers registers the metric of users by status, and counts departures until the context ends.

@@ -214,23 +214,34 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	}, r.logger)
 	storeMetrics{r.metrics}.retention(retention)
 
-	background, cancel := context.WithCancel(ctx)
-	stopFeeds := r.feeds.start(ctx)
-	stopConnections := r.keepConnections(ctx)
-	stopCalls := r.keepCalls(ctx)
-	stopListening := r.listen(ctx)
-	var work sync.WaitGroup
-	work.Go(func() { retention.Run(background) })
-	work.Go(func() { registrar.Run(background) })
-	work.Go(func() { r.run(background, hangups) })
-	work.Go(func() { r.countUsers(background) })
+	// These go on while a server that was asked to stop finishes requests and waits for its connections: clients that
+	// still follow changes get what they are owed.
+	longer := context.WithoutCancel(ctx)
+	stops := []func(){
+		inBackground(ctx, retention.Run, registrar.Run, r.countUsers,
+			func(ctx context.Context) { r.run(ctx, hangups) }),
+		inBackground(longer, r.shared.Listen),
+		inBackground(longer, r.keeper.Run),
+		inBackground(longer, r.registry.Run),
+		inBackground(longer, r.feeds.hub.Run, r.feeds.sweep.Run),
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// inBackground begins work that lasts until its context ends. It returns a function that ends it and waits for it.
+func inBackground(ctx context.Context, work ...func(context.Context)) (stop func()) {
+	running, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for _, do := range work {
+		all.Go(func() { do(running) })
+	}
 	return func() {
 		cancel()
-		work.Wait()
-		stopListening()
-		stopCalls()
-		stopConnections()
-		stopFeeds()
+		all.Wait()
 	}
 }
 

@@ -1,23 +1,6 @@
 package main
 
-import (
-	"context"
-	"sync"
-
-	"github.com/lastseen/lastseen/store/redisstore"
-)
-
-// listen passes signals of all servers on to connections until stop is called, also while a server that was asked to
-// stop waits for its connections. Stop waits for the end.
-func (r *runtimeConfig) listen(ctx context.Context) (stop func()) {
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var work sync.WaitGroup
-	work.Go(func() { r.shared.Listen(running) })
-	return func() {
-		cancel()
-		work.Wait()
-	}
-}
+import "github.com/lastseen/lastseen/store/redisstore"
 
 // signals registers the metrics of signals between servers.
 func (m storeMetrics) signals(s *redisstore.Store) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/lastseen/lastseen/api"
@@ -21,18 +20,6 @@ func (r *runtimeConfig) newRegistry(maxUser int) *connections.Registry {
 	})
 	storeMetrics{r.metrics}.connections(registry)
 	return registry
-}
-
-// keepConnections records what is heard on connections until stop is called, also while a server that was told to stop
-// still serves them. Stop waits for the end.
-func (r *runtimeConfig) keepConnections(ctx context.Context) (stop func()) {
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var work sync.WaitGroup
-	work.Go(func() { r.registry.Run(running) })
-	return func() {
-		cancel()
-		work.Wait()
-	}
 }
 
 // webSocketLimits returns the limits of WebSockets in a configuration.

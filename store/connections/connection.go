@@ -136,9 +136,7 @@ func (c *Connection) SetIdle(idle bool) {
 		return
 	}
 	c.idle, c.idleSince, c.idleAt, c.changed = idle, c.r.monotonic(), 0, true
-	if c.index >= 0 {
-		c.r.held[c.index].due = 0
-	}
+	c.r.again(c, 0)
 }
 
 // Renew notes that the store may have dropped the record, as when the user becomes invisible. What is heard next writes
@@ -148,9 +146,7 @@ func (c *Connection) Renew() {
 	defer c.r.mu.Unlock()
 	c.dropped = true
 	c.wrote = min(c.wrote, c.r.monotonic()-renewEvery)
-	if c.index >= 0 {
-		c.r.held[c.index].due = 0
-	}
+	c.r.again(c, 0)
 }
 
 // Leave writes a goodbye at this moment and returns the user's state. What is heard afterwards writes nothing. It

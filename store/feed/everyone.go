@@ -70,6 +70,9 @@ func (w *Watcher) page(ctx context.Context, b Batch, ok bool, limit int) (Batch,
 	}
 }
 
+// maxEmptyScans bounds the steps of a scan for one page, which find nobody in a shard without users.
+const maxEmptyScans = 16
+
 // scanUsers returns the users of the next page. If only some statuses are asked for, and few users have them, these are
 // all of them.
 func (w *Watcher) scanUsers(ctx context.Context, limit int) (names []string, next store.Place, err error) {
@@ -79,7 +82,13 @@ func (w *Watcher) scanUsers(ctx context.Context, limit int) (names []string, nex
 				return err
 			}
 		}
-		names, next, err = w.hub.o.Store.ScanUsers(ctx, w.f.namespace, w.scan.place, limit)
+		next = w.scan.place
+		for range maxEmptyScans {
+			names, next, err = w.hub.o.Store.ScanUsers(ctx, w.f.namespace, next, limit)
+			if err != nil || len(names) > 0 || next == "" {
+				break
+			}
+		}
 		return err
 	})
 	return names, next, err
@@ -93,7 +102,13 @@ func (w *Watcher) listStatuses(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	ranges := w.hub.thresholds(w.f.namespace).Ranges(w.scan.statuses, now, lastseen.MinInstant, lastseen.MaxInstant)
-	records, err := s.List(ctx, w.f.namespace, store.ListQuery{Ranges: ranges, Limit: store.MaxWatched + 1})
+	for k := range ranges {
+		if ranges[k].To >= now { // users who ping meanwhile stay in the list: their pings are no changes
+			ranges[k].To = lastseen.MaxInstant
+		}
+	}
+	q := store.ListQuery{Ranges: ranges, Order: store.Oldest, Limit: store.MaxWatched + 1}
+	records, err := s.List(ctx, w.f.namespace, q)
 	if err != nil || len(records) > store.MaxWatched {
 		return nil, err
 	}
@@ -145,7 +160,7 @@ func (w *Watcher) mergePage(added *Watcher, page, others *gathered) (Batch, bool
 	others.add(Batch{Users: rest})
 	b := Batch{Users: others.updates(setOf(added.users)), AsOf: w.f.asOf, Places: w.places}
 	for _, u := range page.updates(nil) {
-		if _, changed := others.users[u.User]; changed || w.scan.wants(u.Status) {
+		if _, changed := others.users[u.User]; changed || u.Known() && w.scan.wants(u.Status) {
 			b.Users = append(b.Users, u)
 		}
 	}

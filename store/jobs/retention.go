@@ -115,7 +115,7 @@ func (r *Retention) sweep(ctx context.Context, n store.NamespaceInfo) error {
 	return err
 }
 
-// sweepUsers deletes users in small calls, until none is left to delete or another server has the lease.
+// sweepUsers deletes users.
 func (r *Retention) sweepUsers(ctx context.Context, n store.NamespaceInfo) error {
 	total := 0
 	defer func() {
@@ -123,12 +123,71 @@ func (r *Retention) sweepUsers(ctx context.Context, n store.NamespaceInfo) error
 			r.logger.Info("deleted users past their retention", "namespace", n.Name, "users", total)
 		}
 	}()
+	return r.trim(ctx, n.Name, r.rules.Users, &r.held, func(q store.TrimQuery) (more, everyone bool, err error) {
+		result, err := r.store.Trim(ctx, n.Name, q)
+		total += result.Deleted
+		r.deleted.Add(int64(result.Deleted))
+		more = result.Deleted == store.MaxTrim
+		return more, result.Held || q.All && more, err
+	})
+}
+
+// sweepContacts deletes contacts. A namespace that cannot have contacts has none to delete.
+func (r *Retention) sweepContacts(ctx context.Context, namespace string) error {
+	if r.rules.Contacts(namespace) == 0 {
+		return nil
+	}
+	var total store.ContactsTrimResult
+	defer func() {
+		if total.Contacts > 0 {
+			r.logger.Info("deleted contacts past their retention",
+				"namespace", namespace, "owners", total.Owners, "contacts", total.Contacts)
+		}
+	}()
+	err := r.trim(ctx, namespace, r.rules.Contacts, &r.heldContacts, func(q store.TrimQuery) (more, all bool, err error) {
+		result, err := r.store.TrimContacts(ctx, namespace, q)
+		total.Owners += result.Owners
+		total.Contacts += result.Contacts
+		r.deletedContacts.Add(int64(result.Contacts))
+		// Without an owner, the next round goes on.
+		return result.More && result.Owners > 0, result.Held || q.All && result.More, err
+	})
+	if errors.Is(err, store.ErrNoContacts) {
+		return nil
+	}
+	return err
+}
+
+// trim deletes in small calls, until none is left to delete or another server has the lease. It deletes nothing while
+// the clock is not steady. A call reports whether there is more, and whether it would delete all in the namespace or
+// has begun to.
+func (r *Retention) trim(
+	ctx context.Context, namespace string, keep func(namespace string) time.Duration, held *heldNamespaces,
+	call func(store.TrimQuery) (more, everyone bool, err error),
+) error {
 	for ctx.Err() == nil && r.hasLease(ctx) {
-		deleted, err := r.trim(ctx, n.Name)
-		total += deleted
-		r.deleted.Add(int64(deleted))
-		if err != nil || deleted < store.MaxTrim {
+		now, steady, err := r.now(ctx)
+		if err != nil || !steady {
 			return err
+		}
+		q := store.TrimQuery{Age: keep(namespace), Now: now} // read last, since it may have changed in the meantime
+		if q.Age == 0 {
+			return nil
+		}
+		at := r.monotonic()
+		q.All = held.longEnough(namespace, at)
+		more, everyone, err := call(q)
+		switch {
+		case errors.Is(err, store.ErrClockMoved):
+			r.clock.move(err, r.monotonic())
+			r.forgetHeld()
+			return nil
+		case err != nil:
+			return err
+		}
+		held.note(namespace, everyone, at)
+		if !more {
+			return nil
 		}
 		r.pause(ctx, trimPause)
 	}
@@ -146,30 +205,6 @@ func (r *Retention) remove(ctx context.Context, namespace string) error {
 		return nil
 	}
 	return err
-}
-
-// trim deletes users with one call and returns their number. It deletes none while the clock is not steady.
-func (r *Retention) trim(ctx context.Context, namespace string) (int, error) {
-	now, steady, err := r.now(ctx)
-	if err != nil || !steady {
-		return 0, err
-	}
-	keep := r.rules.Users(namespace) // read last, since it may have changed in the meantime
-	if keep == 0 {
-		return 0, nil
-	}
-	at := r.monotonic()
-	all := r.held.longEnough(namespace, at)
-	result, err := r.store.Trim(ctx, namespace, store.TrimQuery{Age: keep, Now: now, All: all})
-	if errors.Is(err, store.ErrClockMoved) {
-		r.clock.move(err, r.monotonic())
-		r.forgetHeld()
-		return 0, nil
-	}
-	if err == nil {
-		r.held.note(namespace, result.Held || all && result.Deleted == store.MaxTrim, at)
-	}
-	return result.Deleted, err
 }
 
 // now returns the time by the store's clock, and whether that clock is steady. If it is not, all waits of held

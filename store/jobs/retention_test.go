@@ -233,13 +233,12 @@ func TestRetentionUsesNoOldSetting(t *testing.T) {
 	j.rules.Contacts = j.rules.Users
 	j.store = slowClock{s, func() { keep = 0 }}
 	keep = time.Hour
-	n, err := j.trim(j.ctx, "chat")
-	require.NoError(t, err)
-	require.Zero(t, n)
+	require.NoError(t, j.sweepUsers(j.ctx, store.NamespaceInfo{Name: "chat"}))
+	require.Zero(t, keep)
 	keep = time.Hour
-	result, err := j.trimContacts(j.ctx, "chat")
-	require.NoError(t, err)
-	require.Zero(t, result)
+	require.NoError(t, j.sweepContacts(j.ctx, "chat"))
+	require.Zero(t, keep)
+	require.Zero(t, j.Stats())
 	requireUsers(t, s, "chat", "young", "old", "seen")
 	requireOwners(t, s, "chat", "idle", "seen")
 }

@@ -262,7 +262,7 @@ func (t *transaction) purge(namespace string, said, hiddenBy lastseen.Instant) {
 	if p == nil {
 		return
 	}
-	for _, end := range firstEnds(p.ends, said, maxPurge) {
+	for _, end := range firstUntil(p.ends, said, maxPurge) {
 		if key := (lastseen.UserKey{Namespace: namespace, User: end.user}); t.saidOf(key).Until == end.at {
 			t.say(key, lastseen.Said{})
 		}

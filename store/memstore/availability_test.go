@@ -50,7 +50,7 @@ func TestPurge(t *testing.T) {
 		sweep() // the feed restarted
 		purge(f.Instant())
 		require.Equal(t, 1, people.said.Len())
-		require.Empty(t, firstEnds(people.ends, now+100, 1))
+		require.Empty(t, firstUntil(people.ends, now+100, 1))
 		require.Empty(t, people.details)
 		require.NoError(t, f.Close())
 	}

@@ -20,7 +20,7 @@ import (
 type peopleTable struct {
 	details map[packed.Place]*store.Details // of users who have a state
 	said    btree.Map[string, *lastseen.Said]
-	ends    *btree.BTreeG[saidEnd] // of what is said and ends
+	ends    *btree.BTreeG[userTime] // of what is said and ends
 	hidden  btree.Map[string, *Hidden]
 	saidBy  int    // users in said who have a state
 	bytes   int64  // about how many bytes the table takes in a data file
@@ -28,16 +28,20 @@ type peopleTable struct {
 
 	// In memory only; also of users without a state.
 	inCalls  map[string]lastseen.Instant // until when users are in a call
-	callEnds *btree.BTreeG[saidEnd]      // of the same
+	callEnds *btree.BTreeG[userTime]     // of the same
 }
 
-// saidEnd is a time at which what a user says ends, or the user's call.
-type saidEnd struct {
+// userTime is a time at which what a user says ends, or the user's call, or the last use of the user's contacts.
+type userTime struct {
 	at   lastseen.Instant
 	user string
 }
 
-func (a saidEnd) before(b saidEnd) bool { return a.at < b.at || a.at == b.at && a.user < b.user }
+func (a userTime) before(b userTime) bool { return a.at < b.at || a.at == b.at && a.user < b.user }
+
+func newUserTimes() *btree.BTreeG[userTime] {
+	return btree.NewBTreeGOptions(userTime.before, btree.Options{NoLocks: true})
+}
 
 // Hidden is the hidden time of a user, and what the user privately says. The zero value is that of a user without one.
 type Hidden struct {
@@ -55,12 +59,9 @@ func (h Hidden) said() lastseen.Said {
 }
 
 func newPeopleTable() *peopleTable {
-	options := btree.Options{NoLocks: true}
 	return &peopleTable{
-		details:  map[packed.Place]*store.Details{},
-		ends:     btree.NewBTreeGOptions(saidEnd.before, options),
-		inCalls:  map[string]lastseen.Instant{},
-		callEnds: btree.NewBTreeGOptions(saidEnd.before, options),
+		details: map[packed.Place]*store.Details{}, ends: newUserTimes(),
+		inCalls: map[string]lastseen.Instant{}, callEnds: newUserTimes(),
 	}
 }
 
@@ -105,7 +106,7 @@ func (p *peopleTable) hiddenOf(user string) Hidden {
 func (p *peopleTable) say(user string, s lastseen.Said) {
 	if old, ok := p.said.Get(user); ok {
 		p.bytes -= saidBytes(user, *old)
-		p.ends.Delete(saidEnd{old.Until, user})
+		p.ends.Delete(userTime{old.Until, user})
 	}
 	if s == (lastseen.Said{}) {
 		p.said.Delete(user)
@@ -116,7 +117,7 @@ func (p *peopleTable) say(user string, s lastseen.Said) {
 	p.said.Set(user, &s)
 	p.bytes += saidBytes(user, s)
 	if s.Until != 0 {
-		p.ends.Set(saidEnd{s.Until, user})
+		p.ends.Set(userTime{s.Until, user})
 	}
 }
 
@@ -147,22 +148,22 @@ func (p *peopleTable) others(user string) store.Details {
 	return store.Details{Said: p.saidOf(user), InCallUntil: p.inCallOf(user)}
 }
 
-// firstEnds returns the first ends up to a time.
-func firstEnds(all *btree.BTreeG[saidEnd], at lastseen.Instant, limit int) (ends []saidEnd) {
-	all.Scan(func(e saidEnd) bool {
-		if e.at > at || len(ends) == limit {
+// firstUntil returns the first times up to one.
+func firstUntil(all *btree.BTreeG[userTime], at lastseen.Instant, limit int) (first []userTime) {
+	all.Scan(func(t userTime) bool {
+		if t.at > at || len(first) == limit {
 			return false
 		}
-		ends = append(ends, e)
+		first = append(first, t)
 		return true
 	})
-	return ends
+	return first
 }
 
 // endsIn returns the ends in a time, one at a time.
-func endsIn(all *btree.BTreeG[saidEnd], r lastseen.Range) func() (decay, bool) {
+func endsIn(all *btree.BTreeG[userTime], r lastseen.Range) func() (decay, bool) {
 	iter := all.Iter()
-	more := iter.Seek(saidEnd{at: r.From})
+	more := iter.Seek(userTime{at: r.From})
 	return func() (decay, bool) {
 		if !more {
 			return decay{}, false
@@ -174,7 +175,7 @@ func endsIn(all *btree.BTreeG[saidEnd], r lastseen.Range) func() (decay, bool) {
 }
 
 // countEnds returns the number of ends in a time.
-func countEnds(all *btree.BTreeG[saidEnd], r lastseen.Range) int64 {
+func countEnds(all *btree.BTreeG[userTime], r lastseen.Range) int64 {
 	before := func(at lastseen.Instant) int {
 		return sort.Search(all.Len(), func(i int) bool {
 			e, _ := all.GetAt(i)

@@ -191,7 +191,7 @@ func (s *Store) setInCalls(name string, users []string, until func(user string) 
 		t.publish(n, user, func() { n.users.setInCall(user, until(user)) })
 	}
 	if p := n.users.people; p != nil {
-		for _, end := range firstEnds(p.callEnds, t.purgeable(name, s.tables.readClock()), maxPurge) {
+		for _, end := range firstUntil(p.callEnds, t.purgeable(name, s.tables.readClock()), maxPurge) {
 			t.publish(n, end.user, func() { n.users.setInCall(end.user, 0) })
 		}
 	}
@@ -259,11 +259,11 @@ func (p *peopleTable) inCallOf(user string) lastseen.Instant {
 func (p *peopleTable) setInCall(user string, until lastseen.Instant) {
 	if old, ok := p.inCalls[user]; ok {
 		delete(p.inCalls, user)
-		p.callEnds.Delete(saidEnd{old, user})
+		p.callEnds.Delete(userTime{old, user})
 	}
 	if until != 0 {
 		user = strings.Clone(user)
 		p.inCalls[user] = until
-		p.callEnds.Set(saidEnd{until, user})
+		p.callEnds.Set(userTime{until, user})
 	}
 }

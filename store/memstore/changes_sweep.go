@@ -146,7 +146,7 @@ func (n *namespace) decays(t lastseen.Thresholds, from, to lastseen.Instant) *de
 		d.streams[i].advance()
 	}
 	if p := n.users.people; p != nil {
-		for i, ends := range []*btree.BTreeG[saidEnd]{p.ends, p.callEnds} {
+		for i, ends := range []*btree.BTreeG[userTime]{p.ends, p.callEnds} {
 			d.streams[2+i].pull = endsIn(ends, d.ends)
 			d.streams[2+i].advance()
 		}

@@ -179,11 +179,11 @@ func (c *contactsTrim) run(all bool) (result store.ContactsTrimResult) {
 func (c *contactsTrim) stale() (stale []lastseen.UserKey, more bool) {
 	table := c.n.users.contacts
 	c.stays = table.newest() >= c.cutoff
-	old := table.oldest(c.cutoff, store.MaxTrim)
-	for _, owner := range old {
-		key := lastseen.UserKey{Namespace: c.namespace, User: owner}
+	old := firstUntil(table.uses, c.cutoff-1, store.MaxTrim)
+	for _, use := range old {
+		key := lastseen.UserKey{Namespace: c.namespace, User: use.user}
 		kept := c.t.contactsOf(key)
-		if used := c.lastUse(owner, kept); used >= c.cutoff {
+		if used := c.lastUse(use.user, kept); used >= c.cutoff {
 			c.stays = true
 			c.t.setContacts(key, kept, ownedContacts{kept.list, used})
 			continue

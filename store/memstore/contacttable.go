@@ -15,7 +15,7 @@ import (
 // contactTable holds the contacts of one namespace by their owner. Owners need not have a state.
 type contactTable struct {
 	lists btree.Map[string, ownedContacts] // none is empty
-	uses  *btree.BTreeG[contactUse]        // the owners by their last use; nil in a table that was frozen
+	uses  *btree.BTreeG[userTime]          // the owners by their last use; nil in a table that was frozen
 }
 
 // ownedContacts are the contacts of an owner. The zero value is that of a user without any.
@@ -24,19 +24,7 @@ type ownedContacts struct {
 	used lastseen.Instant // the last use that is known, see [store.Contacts]; 0 for none
 }
 
-// contactUse is the last use that is known of an owner.
-type contactUse struct {
-	at    lastseen.Instant
-	owner string
-}
-
-func (a contactUse) before(b contactUse) bool {
-	return a.at < b.at || a.at == b.at && a.owner < b.owner
-}
-
-func newContactTable() *contactTable {
-	return &contactTable{uses: btree.NewBTreeGOptions(contactUse.before, btree.Options{NoLocks: true})}
-}
+func newContactTable() *contactTable { return &contactTable{uses: newUserTimes()} }
 
 // of returns the contacts of an owner.
 func (t *contactTable) of(owner string) ownedContacts {
@@ -53,8 +41,8 @@ func (t *contactTable) empty() bool { return t == nil || t.lists.Len() == 0 }
 func (t *contactTable) set(owner string, kept ownedContacts) (bytes int64) {
 	old, known := t.lists.Get(owner)
 	if known {
-		last, _ := t.uses.Delete(contactUse{old.used, owner})
-		owner = last.owner // the copy below
+		last, _ := t.uses.Delete(userTime{old.used, owner})
+		owner = last.user // the copy below
 	}
 	if kept.list == "" {
 		t.lists.Delete(owner)
@@ -63,21 +51,9 @@ func (t *contactTable) set(owner string, kept ownedContacts) (bytes int64) {
 			owner = strings.Clone(owner)
 		}
 		t.lists.Set(owner, kept)
-		t.uses.Set(contactUse{kept.used, owner})
+		t.uses.Set(userTime{kept.used, owner})
 	}
 	return contactBytes(owner, kept) - contactBytes(owner, old)
-}
-
-// oldest returns the first owners whose last known use was before a time, at most limit.
-func (t *contactTable) oldest(before lastseen.Instant, limit int) (owners []string) {
-	t.uses.Scan(func(u contactUse) bool {
-		if u.at >= before || len(owners) == limit {
-			return false
-		}
-		owners = append(owners, u.owner)
-		return true
-	})
-	return owners
 }
 
 // newest returns the newest last use; 0 if there is none.

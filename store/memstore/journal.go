@@ -55,21 +55,6 @@ func (w Write) do(t *transaction) {
 	}
 }
 
-// memory is the journal of a store without one.
-type memory struct {
-	nothing
-	tables *Tables
-}
-
-func (memory) Outlasts() bool { return false }
-
-func (m memory) Do(ctx context.Context, w Write) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return m.tables.Run(w, m)
-}
-
 // Discard returns a log that ignores everything.
 func Discard() Log { return nothing{} }
 

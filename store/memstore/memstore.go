@@ -1,7 +1,6 @@
 // Package memstore keeps presence in memory: the tables of users, their devices, availability, contacts and calls, and
-// the rules by which writes change them. Alone, it is a store for tests, in which everything ends with the process.
-// With a [Journal], which keeps what writes change, it is the memory of a store that survives restarts: filestore is
-// one.
+// the rules by which writes change them. With a [Journal], which keeps what writes change, it is the memory of a store
+// that survives restarts: filestore is one.
 package memstore
 
 import (
@@ -39,12 +38,6 @@ type Store struct {
 }
 
 var _ store.Store = (*Store)(nil)
-
-// New returns an empty store without a journal.
-func New(o Options) *Store {
-	x := NewTables(o)
-	return x.Store(memory{tables: x})
-}
 
 // NewTables returns empty tables.
 func NewTables(o Options) *Tables {

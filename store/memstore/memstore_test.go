@@ -59,7 +59,7 @@ func TestNamespaceLimit(t *testing.T) {
 
 // TestLoad: what is in a snapshot makes the same tables, also if they receive it twice.
 func TestLoad(t *testing.T) {
-	s := New(Options{})
+	s := newStore(Options{})
 	fill(t, s)
 	again := NewTables(Options{})
 	require.NoError(t, again.Load(func(log Log) error {

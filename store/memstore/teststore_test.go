@@ -31,16 +31,37 @@ func open(t testing.TB, o Options) *Store {
 	return opened(t, o, false)
 }
 
+// newStore returns an empty store without a journal, in which everything ends with the process.
+func newStore(o Options) *Store {
+	x := NewTables(o)
+	return x.Store(memory{tables: x})
+}
+
 // opened opens a store whose writes are staged, or made at once.
 func opened(t testing.TB, o Options, staged bool) *Store {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
-	s := New(o)
+	s := newStore(o)
 	if staged {
 		s.journal = &stages{memory: memory{tables: s.tables}}
 	}
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
+}
+
+// memory is the journal of a store without one.
+type memory struct {
+	nothing
+	tables *Tables
+}
+
+func (memory) Outlasts() bool { return false }
+
+func (m memory) Do(ctx context.Context, w Write) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return m.tables.Run(w, m)
 }
 
 // stages is a journal that stages each write before it makes it, as one does that must keep changes first.

@@ -274,11 +274,12 @@ func TestLabelsAreBounded(t *testing.T) {
 
 // TestBatches has exact values, and ignores kinds it does not know.
 func TestBatches(t *testing.T) {
-	b := NewBatches("ping", "lookup")
-	b.Observe("ping", 3, 2*time.Second)
-	b.Observe("ping", 5, 0)
-	b.Observe("other", 1, time.Second)
-	counts, sums := measured(t, b)
+	r := prometheus.NewRegistry()
+	observe := NewBatches(r, "ping", "lookup")
+	observe("ping", 3, 2*time.Second)
+	observe("ping", 5, 0)
+	observe("other", 1, time.Second)
+	counts, sums := measured(t, r)
 	require.Equal(t, map[string]uint64{"lastseen_batch_members ping": 2, "lastseen_queue_wait_seconds ping": 2}, counts)
 	require.Equal(t, map[string]float64{"lastseen_batch_members ping": 8, "lastseen_queue_wait_seconds ping": 2}, sums)
 }

@@ -172,38 +172,13 @@ func saidOf(header string, item *store.DeviceSighting) string {
 
 // readDeviceStates reads the reply to a chunk.
 func (s *Store) readDeviceStates(d *pendingDevices, c *chunk, cmd *redis.Cmd) error {
-	parts, err := redisclient.Slice(cmd.Val(), -1)
-	if err != nil {
-		return err
-	}
-	if len(parts) < 4 {
+	parts, err := s.readWritten(&d.pendingBatch, c, cmd.Val(), false,
+		func(at int) lastseen.Instant { return d.items[at].At },
+		func(at int, state lastseen.State) { d.states[d.items[at].User] = state })
+	if err == nil && len(parts) < 4 {
 		return errors.New("script reply too short")
 	}
-	d.created = d.created || parts[0] == int64(1)
-	if len(parts) > 4 && parts[4] != nil {
-		s.warnOfRecords(d.namespace, parts[4])
-	}
-	if parts[1] == nil {
-		for _, at := range c.index {
-			d.states[d.items[at].User] = lastseen.State{At: d.items[at].At}
-		}
-		return nil
-	}
-	scores, err := redisclient.Slice(parts[1], len(c.index))
-	if err != nil {
-		return err
-	}
-	hides := len(parts) > hidesPart
-	for i, at := range c.index {
-		state, err := d.stateOfReply(scores[i])
-		if err != nil {
-			return err
-		}
-		if d.states[d.items[at].User] = state; !hides && state.Known() && state.At < d.items[at].At {
-			s.replaced.Add(1)
-		}
-	}
-	return nil
+	return err
 }
 
 // warnOfRecords logs a user whose records another program wrote.

@@ -247,46 +247,52 @@ func (c writeCmd) feedArgs(left bool) []any {
 }
 
 func (s *Store) readStates(c writeCmd, reply any, left bool) error {
-	parts, err := redisclient.Slice(reply, -1)
-	if err != nil || len(parts) == 0 {
-		return cmp.Or(err, errors.New("empty script reply"))
-	}
-	c.created = c.created || parts[0] == int64(1)
-	if len(parts) > 4 && parts[4] != nil {
-		s.warnOfRecords(c.namespace, parts[4])
-	}
-	if len(parts) == 1 || parts[1] == nil {
-		for _, at := range c.index {
-			c.states[at] = lastseen.State{At: c.unique[at].At, Left: left}
-		}
-	} else if err := s.readScores(c, parts[1], len(parts) > hidesPart); err != nil {
-		return err
-	}
-	if c.sampled && len(parts) > 2 {
+	parts, err := s.readWritten(c.pendingBatch, c.chunk, reply, left,
+		func(at int) lastseen.Instant { return c.unique[at].At },
+		func(at int, state lastseen.State) { c.states[at] = state })
+	if err == nil && c.sampled && len(parts) > 2 {
 		s.observeGap(c, parts[2])
 	}
-	return nil
+	return err
 }
 
 // hidesPart is the place in a reply at which scripts report that items were hidden.
 const hidesPart = 5
 
-// readScores reads the states of a command from its scores.
-func (s *Store) readScores(c writeCmd, reply any, hides bool) error {
-	scores, err := redisclient.Slice(reply, len(c.index))
+// readWritten reads what the replies to sightings of users and of devices have in common, and returns all of the reply.
+// Sent has the time of each item, and set takes the state of its user.
+func (s *Store) readWritten(
+	b *pendingBatch, c *chunk, reply any, left bool, sent func(int) lastseen.Instant, set func(int, lastseen.State),
+) (parts []any, err error) {
+	parts, err = redisclient.Slice(reply, -1)
+	if err != nil || len(parts) == 0 {
+		return nil, cmp.Or(err, errors.New("empty script reply"))
+	}
+	b.created = b.created || parts[0] == int64(1)
+	if len(parts) > 4 && parts[4] != nil {
+		s.warnOfRecords(b.namespace, parts[4])
+	}
+	if len(parts) == 1 || parts[1] == nil {
+		for _, at := range c.index {
+			set(at, lastseen.State{At: sent(at), Left: left})
+		}
+		return parts, nil
+	}
+	scores, err := redisclient.Slice(parts[1], len(c.index))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, at := range c.index {
-		state, err := c.stateOfReply(scores[i])
+		state, err := b.stateOfReply(scores[i])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if c.states[at] = state; !hides && state.Known() && state.At < c.unique[at].At {
+		set(at, state)
+		if len(parts) <= hidesPart && state.Known() && state.At < sent(at) {
 			s.replaced.Add(1) // without hidden times, only a time too far ahead results in an earlier one
 		}
 	}
-	return nil
+	return parts, nil
 }
 
 // gapSample is how many commands there are for each whose gap is observed, on average. An observation costs Redis one

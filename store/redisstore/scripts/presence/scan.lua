@@ -8,7 +8,7 @@
 --
 -- Returns {process, next, member, member, …}. next is '0' after the last call. In another process than the one named,
 -- the scan begins again: each has its own hash function, whose values decide the order.
-local process = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+local process = string.sub(redis.sha1hex(string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')), 1, 16)
 local from = ARGV[1] == process and ARGV[2] or '0'
 local found = redis.call('ZSCAN', KEYS[1], from, 'COUNT', ARGV[3])
 local reply = {process, found[1]}
