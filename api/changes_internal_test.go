@@ -106,7 +106,7 @@ func TestAcceptsEvents(t *testing.T) {
 func TestChangesCursors(t *testing.T) {
 	testenv.SkipWithRace(t, "nothing runs at the same time")
 	for _, places := range [][]store.Place{
-		{"1-0:a"}, {""}, {"a", "", "b\x00\n\"c"}, slices.Repeat([]store.Place{"1795212030000-0:5bcf34c91ed02aa6-12"}, 64),
+		{"1-0:a"}, {""}, {"a", "", "b\x00\n\"c"}, slices.Repeat([]store.Place{"1795212030000-0:5bcf34c91ed02aa6-12"}, 65),
 	} {
 		cursor := changesCursor("chat", places)
 		require.NotContains(t, cursor, "\n")
@@ -127,7 +127,7 @@ func TestChangesCursors(t *testing.T) {
 // TestForeignChangesCursors checks that well-sealed content of another form is refused before it takes memory.
 func TestForeignChangesCursors(t *testing.T) {
 	for _, content := range []string{
-		"", "\x00", "\x01", "\x01\x05abc", "\x01\x01ab", "\x02\x01a", "\x41" + strings.Repeat("\x00", 65),
+		"", "\x00", "\x01", "\x01\x05abc", "\x01\x01ab", "\x02\x01a", "\x42" + strings.Repeat("\x00", 66),
 		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", strings.Repeat("x", maxChangesCursor),
 	} {

@@ -43,6 +43,7 @@ type visibleWatcher struct {
 	begun     bool          // there was a batch, or the client knows what there is after the places of the query
 	asOf      lastseen.Instant
 	notBefore time.Time // when the next batch may come
+	reserved  int       // users, at the hub
 
 	notes     contactNotes
 	due       contactsDue // contacts to be read; what they say is not known, so nothing is told
@@ -79,10 +80,13 @@ func (w *visibleWatcher) open(ctx context.Context, q feed.Query, charge func() e
 		if users, err = w.listOwn(ctx, charge); err == nil {
 			err = w.count(len(users))
 		}
-		if err != nil {
-			return err
-		}
 		w.readAllAt = w.nextReading()
+	}
+	if err == nil {
+		err = w.reserve(len(users))
+	}
+	if err != nil {
+		return err
 	}
 	w.depend(users)
 	w.add(users)
@@ -106,6 +110,7 @@ func (w *visibleWatcher) Close() {
 		w.inner.Close()
 	}
 	w.contacts.clear()
+	_ = w.reserve(0)
 }
 
 // Len returns the number of users who are watched; 1 for everyone.

@@ -181,5 +181,7 @@ func TestVisibleEveryone(t *testing.T) {
 		w.wants(none, "bea green")
 		again, _ = w.resume(places)
 		require.Equal(t, "reset: ann green, bea green", again)
+		changes := feed.Query{Everyone: true, NoSnapshot: true, After: places}
+		require.Equal(t, "reset: ann green, bea green", told(w.poll(w.watch(0, changes))), "who changed is in it")
 	})
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -174,7 +175,8 @@ func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	if len(added)+len(removed) == 0 {
 		return nil
 	}
-	if err := w.count(max(len(contacts), len(before))); err != nil {
+	most := max(len(contacts), len(before))
+	if err := cmp.Or(w.count(most), w.reserve(most)); err != nil {
 		return err
 	}
 	if _, err := w.inner.Change(ctx, feed.Change{Remove: removed}); err != nil {
@@ -190,7 +192,16 @@ func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	for _, name := range added {
 		w.due.add(name)
 	}
-	return w.count(len(contacts))
+	return cmp.Or(w.count(len(contacts)), w.reserve(len(contacts)))
+}
+
+// reserve counts so many users at the hub; fewer than before is no error.
+func (w *visibleWatcher) reserve(users int) error {
+	err := w.Feeds.Reserve(users - w.reserved)
+	if err == nil {
+		w.reserved = users
+	}
+	return err
 }
 
 // without returns the names of one list that are not in another one, each once.
@@ -229,12 +240,17 @@ func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batc
 			return feed.Batch{}, err
 		}
 		w.forget(removed)
+		_ = w.reserve(len(w.order))
 		if b.Places = nil; w.begun {
 			b.Places = []store.Place{w.place()}
 		}
 		return b, nil
 	}
 	unknown := without(added, w.names())
+	if err := w.reserve(len(w.order) + len(unknown)); err != nil {
+		return b, err
+	}
+	defer func() { _ = w.reserve(len(w.order)) }()
 	w.depend(unknown) // before their contacts are read
 	if b, err = w.change(ctx, added, removed, c.After); err != nil {
 		w.viewers.leave(w.namespace, &w.notes, unknown...)

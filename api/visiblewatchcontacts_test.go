@@ -222,6 +222,7 @@ func TestVisibleBounds(t *testing.T) {
 		named := w.follow(users...)
 		require.EqualValues(t, contactsPage, w.store.Most.Load())
 		s, caller, charged := w.servers[0], vic(), 0
+		require.Equal(t, 2500, s.Feeds.Stats().Watches, "also those whom vic does not see")
 		charge := func() error { charged++; return nil }
 		everyone, err := s.openWatcher(t.Context(), "chat", caller, feed.Query{Everyone: true}, charge)
 		require.NoError(t, err)
@@ -235,6 +236,7 @@ func TestVisibleBounds(t *testing.T) {
 		require.Error(t, err)
 		w.know("vic", users[:1000]...)
 		require.Empty(t, w.settle(everyone))
+		require.Equal(t, 3500, s.Feeds.Stats().Watches)
 		err = s.watched.add(caller, 1500)
 		require.NoError(t, err)
 		everyone.Close()
@@ -251,6 +253,9 @@ func TestVisibleBounds(t *testing.T) {
 		}
 		_, err = named.Change(t.Context(), feed.Change{Add: many})
 		require.ErrorIs(t, err, feed.ErrTooManyUsers)
+		_, err = named.Change(t.Context(), feed.Change{Add: many[1:], Remove: users[:10]})
+		require.NoError(t, err)
+		require.Equal(t, store.MaxWatched-10, s.Feeds.Stats().Watches)
 	})
 }
 

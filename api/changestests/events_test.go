@@ -8,13 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/apitest"
 	"github.com/lastseen/lastseen/api/apitest/kit"
-	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -54,27 +55,38 @@ func TestEventStream(t *testing.T) {
 	}
 }
 
-// TestPagesAreCharged: each page of everyone but the first counts as a request. A stream ends when they are too many,
-// and a client that comes back with its cursor has to wait.
+// TestPagesAreCharged: each page of everyone but the first counts as a request. A stream waits if they are too many.
 func TestPagesAreCharged(t *testing.T) {
 	t.Parallel()
-	w := newLiveServer(t, apitest.BehindProxy) // bursts of 5
-	for i := range 30 {
+	w := newLiveServer(t, apitest.BehindProxy, func(c *api.Config) {
+		c.Limits, c.Now = limit.Limits{Caller: 20}, time.Now // bursts of 100
+	})
+	const users = 130
+	for i := range users {
 		w.Post(fmt.Sprintf("/chat/users/u%d/ping", i), "")
 	}
-	caller := kit.ForwardedFor("203.0.113.7")
-	r := w.Follow("GET", "/chat/changes?limit=1", "", caller)
-	pages, last := 0, ""
-	for e, ok := r.Next(); ok; e, ok = r.Next() {
+	begun := time.Now()
+	r := w.Follow("GET", "/chat/changes?limit=1", "", kit.ForwardedFor("203.0.113.7"))
+	for page := range users {
+		e := r.Changes()
 		require.Len(t, kit.Statuses(e.Data), 1)
-		require.Equal(t, true, e.Data["more"])
-		pages, last = pages+1, e.ID
+		require.Equal(t, page < users-1, e.Data["more"])
 	}
-	require.Equal(t, 5, pages)
-	w.Fails(problem.RateLimited, "GET", "/chat/changes?limit=1", "", caller, kit.AcceptEvents, "Last-Event-ID: "+last)
-	rest := w.Get("/chat/changes?cursor=" + last)
-	require.Len(t, kit.Statuses(rest), 30-pages)
-	require.Equal(t, false, rest["more"])
+	require.Greater(t, time.Since(begun), (users-100)*time.Second/20-time.Second/2)
+}
+
+// TestPagesEnd: a stream that continues before a page without users sends it, since it is the last one.
+func TestPagesEnd(t *testing.T) {
+	t.Parallel()
+	w := newLiveServer(t)
+	w.Post("/chat/users/alice/ping", "")
+	cursor := kit.CursorOf(w.Get("/chat/changes?snapshot=none"))
+	content, err := base64.RawURLEncoding.DecodeString(cursor)
+	require.NoError(t, err)
+	place := string(content[11:]) // after a checksum, the version, and the numbers of places and of bytes
+	last := w.Follow("GET", "/chat/changes?status=yellow&cursor="+kit.PlacesCursor(store.Place(place), "scan:"), "").Changes()
+	require.Empty(t, kit.Statuses(last.Data))
+	require.Equal(t, false, last.Data["more"])
 }
 
 // TestLargeEvents checks that a snapshot and a reset of many users come in parts, and that a client which is cut off in

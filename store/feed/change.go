@@ -34,12 +34,12 @@ func (w *Watcher) Change(ctx context.Context, c Change) (Batch, error) {
 	}
 	add, gone := unique(c.Add), w.among(setOf(c.Remove, c.Add))
 	cost := len(w.users) - len(gone.at) + len(add)
-	if err := w.hub.charge(cost, cost-w.cost); err != nil {
+	if err := w.charge(cost, cost-w.cost); err != nil {
 		return Batch{}, err
 	}
 	b, err := w.change(ctx, add, gone, c.After)
 	if err != nil {
-		w.hub.watches.Add(int64(w.cost - cost))
+		_ = w.charge(0, w.cost-cost)
 		return Batch{}, err
 	}
 	w.cost = cost
@@ -50,10 +50,18 @@ func (w *Watcher) Change(ctx context.Context, c Change) (Batch, error) {
 func (w *Watcher) Len() int { return w.cost }
 
 // charge counts more or fewer watches for a watcher that then has so many.
-func (h *Hub) charge(cost, more int) error {
-	if cost > store.MaxWatched {
+func (w *Watcher) charge(cost, more int) error {
+	switch {
+	case cost > store.MaxWatched:
 		return ErrTooManyUsers
+	case w.raw:
+		return nil
 	}
+	return w.hub.Reserve(more)
+}
+
+// Reserve counts more users as watched, or fewer, which is no error. It is for the callers of raw watchers.
+func (h *Hub) Reserve(more int) error {
 	if h.watches.Add(int64(more)) > int64(h.o.MaxWatches) && more > 0 {
 		h.watches.Add(-int64(more))
 		return ErrTooManyWatches

@@ -140,3 +140,41 @@ func allGreen(view map[string]Update, users []string) bool {
 	}
 	return true
 }
+
+// pingingStore has a user ping before each list.
+type pingingStore struct {
+	store.Store
+	user string
+}
+
+func (s *pingingStore) List(ctx context.Context, namespace string, q store.ListQuery) ([]store.Record, error) {
+	at := lastseen.InstantOf(time.Now()).Add(time.Second)
+	if _, err := s.Ping(ctx, namespace, []store.Sighting{{User: s.user, At: at}}); err != nil {
+		return nil, err
+	}
+	return s.Store.List(ctx, namespace, q)
+}
+
+// TestStatusesWhileUsersPing: a green user who pings while the green users are listed is in the snapshot. That ping is no
+// change, so that nothing else would have the user.
+func TestStatusesWhileUsersPing(t *testing.T) {
+	s, err := filestore.Open(filestore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	thresholds := lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}
+	h := New(Options{
+		Store:    &pingingStore{s, "ann"},
+		Settings: func(string) Settings { return Settings{Thresholds: thresholds} },
+	})
+	runHub(t, h)
+	_, err = s.Ping(t.Context(), "chat", []store.Sighting{
+		{User: "ann", At: lastseen.InstantOf(time.Now())}, {User: "bob", At: lastseen.InstantOf(time.Now())},
+	})
+	require.NoError(t, err)
+	w, err := h.Watch(t.Context(), "chat", Query{Everyone: true, Statuses: []lastseen.Status{lastseen.Green}})
+	require.NoError(t, err)
+	defer w.Close()
+	b, err := w.Poll(t.Context(), 10)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"ann green", "bob green"}, names(b))
+}

@@ -177,6 +177,7 @@ func TestRaw(t *testing.T) {
 			began := time.Now()
 			require.Equal(w.t, []string{"bob green"}, names(*w.next(watcher, time.Second)))
 			require.Equal(w.t, raw, time.Since(began) < batchEvery)
+			require.Equal(w.t, raw, w.Stats().Watches == 0)
 		})
 	}
 }

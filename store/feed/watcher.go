@@ -29,11 +29,11 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 		w.users = unique(q.Users)
 		w.cost = len(w.users)
 	}
-	if err := h.charge(w.cost, w.cost); err != nil {
+	if err := w.charge(w.cost, w.cost); err != nil {
 		return nil, err
 	}
 	if w.f = h.follow(namespace); w.f == nil {
-		h.watches.Add(-int64(w.cost))
+		_ = w.charge(0, -w.cost)
 		return nil, fmt.Errorf("%w: in too many namespaces", ErrTooManyWatches)
 	}
 	if err := w.f.wait(ctx); err != nil {
@@ -249,7 +249,7 @@ func (w *Watcher) Close() {
 		return
 	}
 	w.closed = true
-	w.hub.watches.Add(-int64(w.cost))
+	_ = w.charge(0, -w.cost)
 	w.leave()
 	w.hub.mu.Lock()
 	w.hub.watchers--
