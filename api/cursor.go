@@ -59,7 +59,8 @@ func checkRepeated(canonical string, q query, canonicalOf func(query) (string, e
 	maps.Copy(merged, q)
 	repeated, err := canonicalOf(query(merged))
 	if err != nil || repeated != canonical {
-		return errCursorParameter()
+		return problem.New(problem.InvalidCursor,
+			"A parameter differs from the first page. With a cursor, only `limit` can change.")
 	}
 	return nil
 }
@@ -68,12 +69,6 @@ func checkRepeated(canonical string, q query, canonicalOf func(query) (string, e
 func errListCursor() error {
 	return problem.New(problem.InvalidCursor,
 		"Invalid cursor for this list. Pass next_cursor unchanged, or omit it to start over.")
-}
-
-// errCursorParameter is the error of a query that differs from the one in its cursor.
-func errCursorParameter() error {
-	return problem.New(problem.InvalidCursor,
-		"A parameter differs from the first page. With a cursor, only `limit` can change.")
 }
 
 func parseListCursor(namespace, cursor string) (p listParams, last store.Record, err error) {

@@ -66,7 +66,10 @@ func (s *server) routes() []route {
 		{http.MethodPut, contacts, writeUser, ofUser(s.setContacts), nil},
 		{http.MethodPatch, contacts, writeUser, ofUser(s.changeContacts), nil},
 		{http.MethodDelete, contacts, writeUser, ofUser(s.deleteContacts), nil},
-		{http.MethodGet, contacts, readUser, ofUser(s.listContacts), evaluation("status", "in_call", "limit", "cursor")},
+		{
+			http.MethodGet, contacts, readUser, ofUser(s.listContacts),
+			evaluation("status", "in_call", "limit", "cursor"),
+		},
 		{http.MethodGet, user + "/devices", readDevices, ofUser(s.getDevices), nil},
 		{http.MethodDelete, user + "/connections", admin, ofUser(s.closeConnections), nil},
 

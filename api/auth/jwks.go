@@ -201,8 +201,7 @@ func (s *keySet) fetch(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	response, err := s.client.Do(request)
-	var failed *url.Error // its text has the URL
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*url.Error](err); ok { // its text has the URL
 		err = failed.Err
 	}
 	if err != nil {

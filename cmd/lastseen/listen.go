@@ -22,8 +22,7 @@ func listenOn(address, source, setting string) (net.Listener, error) {
 	if err == nil {
 		return listener, nil
 	}
-	var call *os.SyscallError // without the address again, and the name of the system call
-	if errors.As(err, &call) {
+	if call, ok := errors.AsType[*os.SyscallError](err); ok { // without the address again, and the name of the call
 		err = call.Err
 	}
 	definition, _ := config.Find(setting)

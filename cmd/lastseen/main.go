@@ -53,8 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		return fail(stderr, redact(unknownCommand(err, args, line.Model.Children), args), 2)
 	}
 	if err := parsed.Run(); err != nil {
-		var wrong *config.Error
-		if errors.As(err, &wrong) {
+		if _, wrong := errors.AsType[*config.Error](err); wrong {
 			return fail(stderr, err, 2)
 		}
 		return fail(stderr, err, 1)

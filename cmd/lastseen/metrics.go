@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/clock"
@@ -181,10 +180,7 @@ func (r *runtimeConfig) countedNamespaces() []observe.Namespace {
 	names := c.Names()
 	counted := make([]observe.Namespace, min(len(names), observe.MaxNamespaces))
 	for i := range counted {
-		ns := c.Namespace(names[i])
-		counted[i] = observe.Namespace{
-			Name: names[i], Thresholds: lastseen.Thresholds{Green: ns.Green, Yellow: ns.Yellow},
-		}
+		counted[i] = observe.Namespace{Name: names[i], Thresholds: c.Namespace(names[i]).Thresholds()}
 	}
 	return counted
 }

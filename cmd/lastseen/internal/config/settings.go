@@ -138,33 +138,36 @@ func (s *Settings) ForAPI() api.Settings {
 		shards = s.RedisShards
 	}
 	return api.Settings{
-		Thresholds:   lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow},
+		Thresholds:   s.Thresholds(),
 		PingInterval: s.PingInterval, Retention: s.Retention, ContactsRetention: s.ContactsRetention, Shards: shards,
 		Changes: s.Changes, ShowKinds: s.ShowKinds, Visibility: s.Visibility,
 		RingTimeout: s.RingTimeout, RedialWait: s.RedialWait, ShowCalls: s.ShowCalls,
 	}
 }
 
+// Thresholds returns the thresholds of statuses.
+func (s *Settings) Thresholds() lastseen.Thresholds {
+	return lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow}
+}
+
+// of returns the settings of a namespace, configured or not, without the source of each: see Namespace.
+func (c *Config) of(namespace string) *Settings {
+	if ns, ok := c.namespaces[namespace]; ok {
+		return &ns.Settings
+	}
+	return &c.Settings
+}
+
 // Feed returns the settings of a namespace's changes feed.
 func (c *Config) Feed(namespace string) feed.Settings {
-	s := &c.Settings
-	if ns, ok := c.namespaces[namespace]; ok {
-		s = &ns.Settings
-	}
-	return feed.Settings{
-		Thresholds: lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow}, Mode: s.Changes,
-	}
+	s := c.of(namespace)
+	return feed.Settings{Thresholds: s.Thresholds(), Mode: s.Changes}
 }
 
 // Connections returns the settings of the connections in a namespace.
 func (c *Config) Connections(namespace string) connections.Settings {
-	s := &c.Settings
-	if ns, ok := c.namespaces[namespace]; ok {
-		s = &ns.Settings
-	}
-	return connections.Settings{
-		Thresholds: lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow}, PingInterval: s.PingInterval,
-	}
+	s := c.of(namespace)
+	return connections.Settings{Thresholds: s.Thresholds(), PingInterval: s.PingInterval}
 }
 
 // Recorded returns the configured namespaces whose changes are always recorded, in order.
