@@ -69,12 +69,8 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 // follow opens the watcher. Contacts count as users who were named, once it is known how many there are.
 func (w *watch) follow(ctx context.Context, asked changesQuery) (err error) {
 	charge := func() error { return w.checkRateLimit(w.c, w.caller, 1) }
-	if w.owner == "" {
-		w.watcher, err = w.openWatcher(ctx, w.namespace, w.caller, asked.Query, charge)
-		return err
-	}
-	w.watcher, err = w.openContacts(ctx, w.namespace, w.owner, w.caller, asked.After, charge)
-	if err != nil {
+	w.watcher, err = w.openWatcher(ctx, w.namespace, w.owner, w.caller, asked.Query, charge)
+	if err != nil || w.owner == "" {
 		return err
 	}
 	w.uncharged = w.watcher.Len()

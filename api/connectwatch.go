@@ -153,7 +153,7 @@ func (f *following) replace(s *server, q watchQuery) (batch feed.Batch, err erro
 	s.overload.begin()
 	defer s.overload.end()
 	charge := func() error { return f.charge(s, 1) }
-	w, err := s.openWatcher(f.ctx, f.namespace, f.currentCaller(), q.Query, charge)
+	w, err := s.openWatcher(f.ctx, f.namespace, "", f.currentCaller(), q.Query, charge)
 	if err != nil {
 		return batch, err
 	}

@@ -116,7 +116,7 @@ func vic() *auth.Caller { return &auth.Caller{Kind: auth.ByToken, Name: "vic", I
 // watch begins to follow changes as the user vic, until the test ends.
 func (w *seenWorld) watch(k int, q feed.Query) changesWatcher {
 	w.t.Helper()
-	watcher, err := w.servers[k].openWatcher(w.t.Context(), "chat", vic(), q, free)
+	watcher, err := w.servers[k].openWatcher(w.t.Context(), "chat", "", vic(), q, free)
 	require.NoError(w.t, err)
 	w.t.Cleanup(watcher.Close)
 	return watcher

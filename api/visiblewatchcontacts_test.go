@@ -18,7 +18,7 @@ import (
 // watchContacts begins to follow the contacts of a user, until the test ends.
 func (w *seenWorld) watchContacts(owner string, caller *auth.Caller, after ...store.Place) changesWatcher {
 	w.t.Helper()
-	watcher, err := w.servers[0].openContacts(w.t.Context(), "chat", owner, caller, after, free)
+	watcher, err := w.servers[0].openWatcher(w.t.Context(), "chat", owner, caller, feed.Query{After: after}, free)
 	require.NoError(w.t, err)
 	w.t.Cleanup(watcher.Close)
 	return watcher
@@ -128,7 +128,7 @@ func TestVisibleFailures(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrUnavailable, "there was no batch yet")
 		_, err = watcher.Change(t.Context(), feed.Change{Add: []string{"bea"}})
 		require.ErrorIs(t, err, store.ErrUnavailable)
-		_, err = w.servers[0].openWatcher(t.Context(), "chat", vic(), feed.Query{Everyone: true}, free)
+		_, err = w.servers[0].openWatcher(t.Context(), "chat", "", vic(), feed.Query{Everyone: true}, free)
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		w.store.Fails.Store(false)
 		require.Equal(t, "snapshot: ann green", told(w.poll(watcher)))
@@ -224,7 +224,7 @@ func TestVisibleBounds(t *testing.T) {
 		s, caller, charged := w.servers[0], vic(), 0
 		require.Equal(t, 2500, s.Feeds.Stats().Watches, "also those whom vic does not see")
 		charge := func() error { charged++; return nil }
-		everyone, err := s.openWatcher(t.Context(), "chat", caller, feed.Query{Everyone: true}, charge)
+		everyone, err := s.openWatcher(t.Context(), "chat", "", caller, feed.Query{Everyone: true}, charge)
 		require.NoError(t, err)
 		require.Equal(t, 2, charged)
 		w.poll(everyone)
@@ -232,7 +232,7 @@ func TestVisibleBounds(t *testing.T) {
 		require.NoError(t, err)
 		err = s.watched.add(caller, 1)
 		require.Error(t, err)
-		_, err = s.openWatcher(t.Context(), "chat", caller, feed.Query{Everyone: true}, free)
+		_, err = s.openWatcher(t.Context(), "chat", "", caller, feed.Query{Everyone: true}, free)
 		require.Error(t, err)
 		w.know("vic", users[:1000]...)
 		require.Empty(t, w.settle(everyone))
@@ -244,7 +244,7 @@ func TestVisibleBounds(t *testing.T) {
 		require.NoError(t, err)
 		err = s.watched.add(caller, 1)
 		require.Error(t, err)
-		_, err = s.openWatcher(t.Context(), "chat", caller, feed.Query{Everyone: true},
+		_, err = s.openWatcher(t.Context(), "chat", "", caller, feed.Query{Everyone: true},
 			func() error { return errSome })
 		require.Error(t, err)
 		many := make([]string, store.MaxWatched-2500+1)
@@ -266,7 +266,7 @@ func TestVisibleToNobody(t *testing.T) {
 		w.ping("ann")
 		s := w.servers[0]
 		for _, q := range []feed.Query{{Users: []string{"ann"}}, {Everyone: true}} {
-			watcher, err := s.openWatcher(t.Context(), "chat", &auth.Caller{Kind: auth.Anonymous}, q, free)
+			watcher, err := s.openWatcher(t.Context(), "chat", "", &auth.Caller{Kind: auth.Anonymous}, q, free)
 			require.NoError(t, err)
 			for _, u := range w.poll(watcher).Users {
 				require.Equal(t, store.Published{Status: lastseen.Grey}, u.Published)
@@ -275,7 +275,7 @@ func TestVisibleToNobody(t *testing.T) {
 			watcher.Close()
 		}
 		key := &auth.Caller{Kind: auth.ByKey, Name: "key"}
-		plain, err := s.openWatcher(t.Context(), "chat", key, feed.Query{Users: []string{"ann"}}, free)
+		plain, err := s.openWatcher(t.Context(), "chat", "", key, feed.Query{Users: []string{"ann"}}, free)
 		require.NoError(t, err)
 		require.Equal(t, "snapshot: ann green", told(w.poll(plain)), "a key sees everyone")
 		plain.Close()

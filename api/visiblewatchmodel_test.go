@@ -79,7 +79,7 @@ func (m *seenModel) open(c *seenClient) {
 	defer m.store.Fails.Store(fails)
 	q := feed.Query{Users: c.users, Everyone: c.everyone, After: c.places}
 	var err error
-	c.watcher, err = m.servers[c.server].openWatcher(m.t.Context(), "chat", vic(), q, free)
+	c.watcher, err = m.servers[c.server].openWatcher(m.t.Context(), "chat", "", vic(), q, free)
 	require.NoError(m.t, err)
 }
 

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -20,16 +19,17 @@ type changesWatcher interface {
 	Close()
 }
 
-// openWatcher begins to follow changes as a caller sees them. It charges another request for each further page of
-// contacts that it reads for that. The caller of this method closes the watcher.
+// openWatcher begins to follow changes as a caller sees them: of the users of a query, or of the contacts of an owner.
+// It charges another request for each further page of contacts that it reads for that. The caller of this method closes
+// the watcher.
 func (s *server) openWatcher(
-	ctx context.Context, namespace string, caller *auth.Caller, q feed.Query, charge func() error,
+	ctx context.Context, namespace, owner string, caller *auth.Caller, q feed.Query, charge func() error,
 ) (changesWatcher, error) {
-	if v := s.viewerOf(caller, namespace); v.restricted {
-		owner := ""
-		if q.Everyone {
-			owner = v.user
-		}
+	v := s.viewerOf(caller, namespace)
+	if q.Everyone {
+		owner = v.user
+	}
+	if v.restricted || owner != "" {
 		return s.openVisible(ctx, namespace, caller, v, owner, q, charge)
 	}
 	w, err := s.Feeds.Watch(ctx, namespace, q)
@@ -37,14 +37,6 @@ func (s *server) openWatcher(
 		return nil, err // not a nil *feed.Watcher
 	}
 	return w, nil
-}
-
-// openContacts begins to follow the changes of a user's contacts as a caller sees them, from places on or from now on.
-// It charges as openWatcher does. The caller of this method closes the watcher.
-func (s *server) openContacts(
-	ctx context.Context, namespace, owner string, caller *auth.Caller, after []store.Place, charge func() error,
-) (changesWatcher, error) {
-	return s.openVisible(ctx, namespace, caller, s.viewerOf(caller, namespace), owner, feed.Query{After: after}, charge)
 }
 
 // interruption lets other goroutines end the waiting of one. The zero value is ready to use.
