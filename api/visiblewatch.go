@@ -77,15 +77,12 @@ func (w *visibleWatcher) open(ctx context.Context, q feed.Query, charge func() e
 	users := q.Users
 	if q.Everyone || w.owner != "" {
 		w.viewers.join(w.namespace, &w.notes, w.owner) // before they are read, so that no change is missed
-		if users, err = w.listOwn(ctx, charge); err == nil {
-			err = w.count(len(users))
+		if users, err = w.listOwn(ctx, charge); err != nil {
+			return err
 		}
 		w.readAllAt = w.nextReading()
 	}
-	if err == nil {
-		err = w.reserve(len(users))
-	}
-	if err != nil {
+	if err = w.count(len(users)); err != nil {
 		return err
 	}
 	w.depend(users)
@@ -109,8 +106,7 @@ func (w *visibleWatcher) Close() {
 	if w.inner != nil {
 		w.inner.Close()
 	}
-	w.contacts.clear()
-	_ = w.reserve(0)
+	_ = w.count(0)
 }
 
 // Len returns the number of users who are watched; 1 for everyone.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -175,8 +174,7 @@ func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	if len(added)+len(removed) == 0 {
 		return nil
 	}
-	most := max(len(contacts), len(before))
-	if err := cmp.Or(w.count(most), w.reserve(most)); err != nil {
+	if err := w.count(max(len(contacts), len(before))); err != nil {
 		return err
 	}
 	if _, err := w.inner.Change(ctx, feed.Change{Remove: removed}); err != nil {
@@ -192,16 +190,7 @@ func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	for _, name := range added {
 		w.due.add(name)
 	}
-	return cmp.Or(w.count(len(contacts)), w.reserve(len(contacts)))
-}
-
-// reserve counts so many users at the hub; fewer than before is no error.
-func (w *visibleWatcher) reserve(users int) error {
-	err := w.Feeds.Reserve(users - w.reserved)
-	if err == nil {
-		w.reserved = users
-	}
-	return err
+	return w.count(len(contacts))
 }
 
 // without returns the names of one list that are not in another one, each once.
@@ -220,13 +209,22 @@ func without(names, others []string) []string {
 	return rest
 }
 
-// count counts the contacts that a watcher of everyone watches to the caller, as users who are named are. The watcher
-// itself counts as one already.
-func (w *visibleWatcher) count(contacts int) error {
-	return w.contacts.set(max(0, contacts-1), w.caller)
+// count counts so many users at the hub. Contacts also count to the caller, as users who are named are; one counts
+// already, for the watcher itself. Fewer than before is no error.
+func (w *visibleWatcher) count(users int) error {
+	if w.owner != "" {
+		if err := w.contacts.set(max(0, users-1), w.caller); err != nil {
+			return err
+		}
+	}
+	if err := w.Feeds.Reserve(users - w.reserved); err != nil {
+		return err
+	}
+	w.reserved = users
+	return nil
 }
 
-// Change changes which users are watched: see [feed.Watcher.Change].
+// Change changes which users are watched: see [feed.Watcher.Change]. It is called after the first batch.
 func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batch, err error) {
 	if w.query.Everyone {
 		return b, feed.ErrEveryone
@@ -240,17 +238,17 @@ func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batc
 			return feed.Batch{}, err
 		}
 		w.forget(removed)
-		_ = w.reserve(len(w.order))
+		_ = w.count(len(w.order))
 		if b.Places = nil; w.begun {
 			b.Places = []store.Place{w.place()}
 		}
 		return b, nil
 	}
 	unknown := without(added, w.names())
-	if err := w.reserve(len(w.order) + len(unknown)); err != nil {
+	if err := w.count(len(w.order) + len(unknown)); err != nil {
 		return b, err
 	}
-	defer func() { _ = w.reserve(len(w.order)) }()
+	defer func() { _ = w.count(len(w.order)) }()
 	w.depend(unknown) // before their contacts are read
 	if b, err = w.change(ctx, added, removed, c.After); err != nil {
 		w.viewers.leave(w.namespace, &w.notes, unknown...)
@@ -270,17 +268,6 @@ func (w *visibleWatcher) forget(names []string) {
 func (w *visibleWatcher) change(
 	ctx context.Context, added, removed []string, after []store.Place,
 ) (b feed.Batch, err error) {
-	begun := w.begun
-	if !begun {
-		if b, err = w.Poll(ctx, store.MaxWatched); err != nil {
-			return b, err
-		}
-	}
-	defer func() {
-		if err != nil {
-			w.begun = begun
-		}
-	}()
 	if err := w.readContacts(ctx); err != nil { // so that the places fit all
 		return b, err
 	}
@@ -288,7 +275,7 @@ func (w *visibleWatcher) change(
 	if err != nil {
 		return b, err
 	}
-	if err := w.exchange(ctx, added, removed, seen, b.Snapshot || b.Reset); err != nil {
+	if err := w.exchange(ctx, added, removed, seen); err != nil {
 		return b, err
 	}
 	b.Users = w.tellAdded(added, after)
@@ -300,7 +287,7 @@ func (w *visibleWatcher) change(
 // exchange begins to watch the users added, and stops watching those removed. The list seen says for each user added
 // whether the viewer sees them. It reads contacts that change meanwhile again, because the feed already has what
 // happened after that change; if it cannot, the watcher ends.
-func (w *visibleWatcher) exchange(ctx context.Context, added, removed []string, seen []bool, all bool) error {
+func (w *visibleWatcher) exchange(ctx context.Context, added, removed []string, seen []bool) error {
 	unknown := without(added, w.names())
 	w.add(unknown)
 	if err := w.follow(ctx, added, seen, removed, func(string) bool { return true }); err != nil {
@@ -308,9 +295,6 @@ func (w *visibleWatcher) exchange(ctx context.Context, added, removed []string, 
 		return err
 	}
 	w.forget(removed)
-	if all {
-		w.forceAll()
-	}
 	w.broken = w.settleContacts(ctx)
 	return w.broken
 }

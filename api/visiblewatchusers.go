@@ -265,14 +265,6 @@ func appendTold(b []byte, name string, p store.Published) []byte {
 	return append(b, left)
 }
 
-// forceAll has all users told, whatever was told.
-func (v *visibleUsers) forceAll() {
-	for _, u := range v.order {
-		v.mark(u)
-		u.force = true
-	}
-}
-
 // tellAdded returns users who were added; nobody if the client knows them from a place.
 func (v *visibleUsers) tellAdded(names []string, after []store.Place) []feed.Update {
 	users, updates := make([]*visibleUser, len(names)), make([]feed.Update, len(names))

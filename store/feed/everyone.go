@@ -64,10 +64,9 @@ func (w *Watcher) page(ctx context.Context, b Batch, ok bool, limit int) (Batch,
 		b.More = true
 		return b, true, nil
 	case errors.Is(err, errBehind):
-		return Batch{}, false, nil // to begin again
-	default:
-		return Batch{}, false, err
+		err = nil // to begin again
 	}
+	return Batch{}, false, err
 }
 
 // maxEmptyScans bounds the steps of a scan for one page, which find nobody in a shard without users.
@@ -96,8 +95,7 @@ func (w *Watcher) scanUsers(ctx context.Context, limit int) (names []string, nex
 
 // listStatuses returns all users with the statuses that are asked for; nil if they are too many.
 func (w *Watcher) listStatuses(ctx context.Context) ([]string, error) {
-	s := w.hub.o.Store
-	now, err := s.Now(ctx)
+	now, err := w.hub.o.Store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +106,7 @@ func (w *Watcher) listStatuses(ctx context.Context) ([]string, error) {
 		}
 	}
 	q := store.ListQuery{Ranges: ranges, Order: store.Oldest, Limit: store.MaxWatched + 1}
-	records, err := s.List(ctx, w.f.namespace, q)
+	records, err := w.hub.o.Store.List(ctx, w.f.namespace, q)
 	if err != nil || len(records) > store.MaxWatched {
 		return nil, err
 	}

@@ -91,8 +91,8 @@ type Query struct {
 	// the first batch has only places.
 	Statuses   []lastseen.Status
 	NoSnapshot bool
-	// Raw is for a caller that spaces batches, and counts the users with [Hub.Reserve], itself: Next and Take return each
-	// batch at once.
+	// Raw is for a caller that spaces batches, and counts the users with [Hub.Reserve], itself: Next and Take return
+	// each batch at once.
 	Raw bool
 }
 

@@ -155,8 +155,8 @@ func (s *pingingStore) List(ctx context.Context, namespace string, q store.ListQ
 	return s.Store.List(ctx, namespace, q)
 }
 
-// TestStatusesWhileUsersPing: a green user who pings while the green users are listed is in the snapshot. That ping is no
-// change, so that nothing else would have the user.
+// TestStatusesWhileUsersPing: a green user who pings while the green users are listed is in the snapshot. That ping is
+// not a change, so that nothing else would have the user.
 func TestStatusesWhileUsersPing(t *testing.T) {
 	s, err := filestore.Open(filestore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db")})
 	require.NoError(t, err)

@@ -9,11 +9,11 @@ import (
 )
 
 // Next returns the next batch, of at most limit users unless it is a snapshot, one of its pages, a reset, or the first
-// one of a namespace that is new. It waits until there is one or the context ends. The first change is returned at once;
-// after that, at most four batches a second are, so that changes of one user merge, unless the batch before had More. A
-// reset of a watcher that waits comes after up to ten seconds, at random, so that not all watchers ask at once. After the
-// first batch, errors of the store are no errors of Next: it tries again. If it returns an error because the context
-// ended, the next call returns what it would have.
+// one of a namespace that is new. It waits until there is one or the context ends. The first change is returned at
+// once; after that, at most four batches a second are, so that changes of one user merge, unless the batch before had
+// More. A reset of a watcher that waits comes after up to ten seconds, at random, so that not all watchers ask at once.
+// After the first batch, errors of the store are no errors of Next: it tries again. If it returns an error because the
+// context ended, the next call returns what it would have.
 func (w *Watcher) Next(ctx context.Context, limit int) (Batch, error) {
 	for {
 		b, ok, again, err := w.Take(ctx, limit)
