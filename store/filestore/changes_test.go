@@ -28,7 +28,9 @@ func TestChangesWhileThingsBreak(t *testing.T) {
 func TestScanAfterRestart(t *testing.T) {
 	path, ctx := newPath(t), context.Background()
 	s := open(t, Options{Path: path})
-	kit.Write(s.Ping).In(t, kit.Namespace, kit.Base, "gone", "alice", "bob")
+	for _, user := range []string{"gone", "alice", "bob"} { // one after the other: then their names are in this order
+		kit.Write(s.Ping).In(t, kit.Namespace, kit.Base, user)
+	}
 	users, next, err := s.ScanUsers(ctx, kit.Namespace, "", 1)
 	require.NoError(t, err)
 	require.Equal(t, []string{"gone"}, users)
