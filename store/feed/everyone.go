@@ -158,7 +158,7 @@ func (w *Watcher) mergePage(added *Watcher, page, others *gathered) (Batch, bool
 	others.add(Batch{Users: rest})
 	b := Batch{Users: others.updates(setOf(added.users)), AsOf: w.f.asOf, Places: w.places}
 	for _, u := range page.updates(nil) {
-		if _, changed := others.users[u.User]; changed || u.Known() && w.scan.wants(u.Status) {
+		if _, changed := others.users[u.User]; changed || w.scan.wants(u.Status) {
 			b.Users = append(b.Users, u)
 		}
 	}
