@@ -54,6 +54,7 @@ type seenClient struct {
 	server   int
 	places   []store.Place
 	knows    map[string]string
+	begun    bool     // the watcher has returned a batch
 	log      []string // of what it was told, without times
 }
 
@@ -79,6 +80,7 @@ func (m *seenModel) open(c *seenClient) {
 	defer m.store.Fails.Store(fails)
 	q := feed.Query{Users: c.users, Everyone: c.everyone, After: c.places}
 	var err error
+	c.begun = false
 	c.watcher, err = m.servers[c.server].openWatcher(m.t.Context(), "chat", "", vic(), q, free)
 	require.NoError(m.t, err)
 }
@@ -88,7 +90,7 @@ func (m *seenModel) take(c *seenClient, b feed.Batch) {
 	if len(b.Places) != 1 {
 		m.fail("places %v", b.Places)
 	}
-	c.places = b.Places
+	c.places, c.begun = b.Places, true
 	slices.SortFunc(b.Users, func(a, b feed.Update) int { return strings.Compare(a.User, b.User) }) // in no order
 	if c.log = append(c.log, fmt.Sprint(told(b), b.More, b.Places)); b.Snapshot || b.Reset {
 		clear(c.knows)
@@ -209,6 +211,9 @@ func (m *seenModel) disturb(s seenStep) {
 }
 
 func (m *seenModel) change(c *seenClient, add, remove string) {
+	if !c.begun {
+		m.take(c, m.poll(c.watcher))
+	}
 	b, err := c.watcher.Change(m.t.Context(), feed.Change{Add: []string{add}, Remove: []string{remove}})
 	require.NoError(m.t, err)
 	c.users = slices.DeleteFunc(c.users, func(user string) bool { return user == add || user == remove })
