@@ -285,13 +285,14 @@ func (s *userStates) refreshAll(namespace string) {
 	}
 }
 
-// refreshSpread refreshes users round by round until none waits for that.
+// refreshSpread refreshes the users of a round, and those of the next ones later, until none waits for that.
 func (s *userStates) refreshSpread() {
-	for round := s.nextRound(); len(round) > 0; round = s.nextRound() {
-		for _, key := range round {
-			s.refresh(key, reason{availability: true, calls: true})
-		}
-		time.Sleep(betweenRounds)
+	round := s.nextRound()
+	for _, key := range round {
+		s.refresh(key, reason{availability: true, calls: true})
+	}
+	if len(round) > 0 {
+		time.AfterFunc(betweenRounds, s.refreshSpread)
 	}
 }
 

@@ -75,6 +75,7 @@ func (s *server) openVisible(
 
 func (w *visibleWatcher) open(ctx context.Context, q feed.Query, charge func() error) (err error) {
 	users := q.Users
+	w.query.Users = nil // they are kept in the order
 	if q.Everyone || w.owner != "" {
 		w.viewers.join(w.namespace, &w.notes, w.owner) // before they are read, so that no change is missed
 		if users, err = w.listOwn(ctx, charge); err != nil {

@@ -233,12 +233,12 @@ func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batc
 	if len(without(w.names(), removed))+len(without(added, w.names())) > store.MaxWatched {
 		return b, feed.ErrTooManyUsers // before contacts are read
 	}
+	defer func() { _ = w.count(len(w.order)) }() // gives back what was counted in vain
 	if len(added) == 0 {
 		if b, err = w.inner.Change(ctx, feed.Change{Remove: removed}); err != nil {
 			return feed.Batch{}, err
 		}
 		w.forget(removed)
-		_ = w.count(len(w.order))
 		if b.Places = nil; w.begun {
 			b.Places = []store.Place{w.place()}
 		}
@@ -248,7 +248,6 @@ func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batc
 	if err := w.count(len(w.order) + len(unknown)); err != nil {
 		return b, err
 	}
-	defer func() { _ = w.count(len(w.order)) }()
 	w.depend(unknown) // before their contacts are read
 	if b, err = w.change(ctx, added, removed, c.After); err != nil {
 		w.viewers.leave(w.namespace, &w.notes, unknown...)

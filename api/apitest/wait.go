@@ -55,7 +55,6 @@ func InBubble(t *testing.T, test func(*testing.T, *BubbleServer)) {
 		}
 		w.serve()
 		test(t, w)
-		time.Sleep(time.Second) // until what reads users again in rounds has ended: nothing waits for that otherwise
 	})
 }
 

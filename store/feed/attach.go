@@ -124,12 +124,8 @@ func (w *Watcher) take(limit int) (b Batch, err error) {
 	if f.err != nil || !w.attached {
 		return Batch{}, f.err
 	}
-	take := w.takeUsers
-	if w.everyone {
-		take = w.takeEveryone
-	}
 	for w.unread() && len(b.Users) == 0 && err == nil {
-		b.Users, err = take(limit)
+		b.Users, err = w.takeNext(limit)
 	}
 	if errors.Is(err, errBehind) && !w.everyone {
 		w.detach() // to read from the store what is not in memory any more
@@ -140,6 +136,14 @@ func (w *Watcher) take(limit int) (b Batch, err error) {
 	}
 	b.More, b.AsOf, b.Places = w.unread(), f.asOf, w.places
 	return b, err
+}
+
+// takeNext returns the next users who changed, up to a limit.
+func (w *Watcher) takeNext(limit int) ([]Update, error) {
+	if w.everyone {
+		return w.takeEveryone(limit)
+	}
+	return w.takeUsers(limit)
 }
 
 // takeUsers returns the users who changed. If they are too many, it goes on to the entry at which one more user

@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 
@@ -79,34 +78,47 @@ func (w *Watcher) change(ctx context.Context, add []string, gone gone, after []s
 	added.lost = after != nil && len(after) == 0
 	defer added.leave()
 	var news, others gathered
-	for {
-		err := added.drain(ctx, &news)
-		if err == nil {
-			err = w.drain(ctx, &others)
-		}
-		if err == nil {
-			var b Batch
-			var done bool
-			if b, done, err = w.merge(added, &news, &others, gone); done {
-				return b, nil
-			}
-		}
-		if err != nil {
-			w.lose(&others)
-			return Batch{}, err
-		}
+	b, err := w.meet(ctx, added, &news, &others, func(b *Batch) {
+		w.drop(gone)
+		w.adopt(added)
+		b.Users = append(news.updates(nil), others.updates(gone.names)...)
+	})
+	if err != nil {
+		w.lose(&others)
+		return Batch{}, err
 	}
+	return b, nil
 }
 
-// drain gathers what there is for a watcher until it is attached.
+// meet gathers what there is for the watcher and for one with added users, up to the same place. It calls finish for
+// the batch of both, with the follower's lock.
+func (w *Watcher) meet(
+	ctx context.Context, added *Watcher, news, others *gathered, finish func(*Batch),
+) (b Batch, err error) {
+	for done := false; !done && err == nil; {
+		if err = added.drain(ctx, news); err == nil {
+			err = w.drain(ctx, others)
+		}
+		if err == nil {
+			done, err = w.merge(added, news, others, &b, finish)
+		}
+	}
+	return b, err
+}
+
+// drain gathers what there is for a watcher until it is attached. It returns errBehind for a watcher of everyone that
+// is not: what it gets first has pages.
 func (w *Watcher) drain(ctx context.Context, g *gathered) error {
 	for {
 		w.f.mu.Lock()
 		attached := w.attached
 		w.f.mu.Unlock()
 		err := w.over(ctx)
-		if attached || err != nil {
+		switch {
+		case attached || err != nil:
 			return err
+		case w.everyone:
+			return errBehind
 		}
 		b, ok, err := w.step(ctx, math.MaxInt)
 		if err != nil {
@@ -118,29 +130,29 @@ func (w *Watcher) drain(ctx context.Context, g *gathered) error {
 	}
 }
 
-// merge gathers the rest for both watchers and takes over the users of the other. It returns false if one of them has
-// to be drained again.
-func (w *Watcher) merge(added *Watcher, news, others *gathered, gone gone) (Batch, bool, error) {
+// merge gathers the rest for both watchers, and makes their batch. It returns false if one of them has to be drained
+// again.
+func (w *Watcher) merge(added *Watcher, news, others *gathered, b *Batch, finish func(*Batch)) (done bool, err error) {
 	f := w.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil || !w.attached || !added.attached {
-		return Batch{}, false, f.err
+		return false, f.err
 	}
-	if err := errors.Join(added.takeRest(news), w.takeRest(others)); err != nil {
-		return Batch{}, false, err
+	if err = added.takeRest(news); err == nil {
+		err = w.takeRest(others)
 	}
-	w.drop(gone)
-	w.adopt(added)
-	b := Batch{Users: news.updates(nil), Reset: others.reset, AsOf: f.asOf, Places: w.places}
-	b.Snapshot = others.snapshot && !others.reset
-	b.Users = append(b.Users, others.updates(gone.names)...)
-	return b, true, nil
+	if err != nil {
+		return false, err
+	}
+	*b = Batch{Reset: others.reset, Snapshot: others.snapshot && !others.reset, AsOf: f.asOf, Places: w.places}
+	finish(b)
+	return true, nil
 }
 
 // takeRest gathers everything that is in memory. The caller holds the follower's lock, as for drop and adopt.
 func (w *Watcher) takeRest(g *gathered) error {
-	users, err := w.takeUsers(math.MaxInt)
+	users, err := w.takeNext(math.MaxInt)
 	g.add(Batch{Users: users})
 	return err
 }

@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 
@@ -124,45 +123,14 @@ func (w *Watcher) addPage(ctx context.Context, changes Batch, names []string) (B
 	defer added.leave()
 	var page, others gathered
 	others.add(changes)
-	for {
-		if err := added.drain(ctx, &page); err != nil {
-			return Batch{}, err
+	return w.meet(ctx, added, &page, &others, func(b *Batch) {
+		b.Users = others.updates(setOf(added.users))
+		for _, u := range page.updates(nil) {
+			if _, changed := others.users[u.User]; changed || w.scan.wants(u.Status) {
+				b.Users = append(b.Users, u)
+			}
 		}
-		if b, done, err := w.mergePage(added, &page, &others); done || err != nil {
-			b.Snapshot, b.Reset = changes.Snapshot, changes.Reset
-			return b, err
-		}
-	}
-}
-
-// mergePage gathers what is in memory for the users of a page, and for the watcher. It returns false if the other one
-// has to be drained again.
-func (w *Watcher) mergePage(added *Watcher, page, others *gathered) (Batch, bool, error) {
-	w.f.mu.Lock()
-	defer w.f.mu.Unlock()
-	switch {
-	case w.f.err != nil:
-		return Batch{}, false, w.f.err
-	case !w.attached:
-		return Batch{}, false, errBehind
-	case !added.attached:
-		return Batch{}, false, nil
-	}
-	if err := added.takeRest(page); err != nil {
-		return Batch{}, false, err
-	}
-	rest, err := w.takeEveryone(math.MaxInt)
-	if err != nil {
-		return Batch{}, false, err
-	}
-	others.add(Batch{Users: rest})
-	b := Batch{Users: others.updates(setOf(added.users)), AsOf: w.f.asOf, Places: w.places}
-	for _, u := range page.updates(nil) {
-		if _, changed := others.users[u.User]; changed || w.scan.wants(u.Status) {
-			b.Users = append(b.Users, u)
-		}
-	}
-	return b, true, nil
+	})
 }
 
 // wants reports whether the snapshot has users with a status.
