@@ -18,11 +18,8 @@ var files embed.FS
 
 // The scripts. Those in this first part are of last-seen times.
 var (
-	Ping = sides(
-		text("shared/clock"), function("write_plain", text("presence/pingplain")), writeFeed(),
-		hide(), text("presence/ping"))
-	Leave = sides(
-		text("shared/clock"), function("write_plain", text("presence/leaveplain")), writeFeed(),
+	Ping  = record("presence/pingplain", writeFeed(), hide(), text("presence/ping"))
+	Leave = record("presence/leaveplain", writeFeed(),
 		function("write_devices", text("feed/feed"), recordDevices()), hide(), text("presence/leave"))
 	Count       = redis.NewScript(text("presence/count"))
 	Page        = redis.NewScript(text("shared/bytes", "presence/lib", "presence/page"))
@@ -110,15 +107,26 @@ func function(name string, sources ...string) string {
 	return "local function " + name + "(ARGV)\n" + strings.Join(sources, "") + "end\n"
 }
 
-// sides returns a script that begins with sides.lua and the limits of the contract.
+// record returns a script that records pings or leaves, by the given file in a shard without side keys.
+func record(plain string, sources ...string) *redis.Script {
+	begin := text("shared/sides", "shared/clock") + function("write_plain", text(plain)) + text("presence/plain")
+	return redis.NewScript(begin + sideKeys() + strings.Join(sources, ""))
+}
+
+// sides returns a script for shards that may have side keys.
 func sides(sources ...string) *redis.Script {
+	return redis.NewScript(text("shared/sides") + sideKeys() + strings.Join(sources, ""))
+}
+
+// sideKeys is sidekeys.lua and the limits of the contract.
+func sideKeys() string {
 	limits := fmt.Sprintf("local max_changes, changes_kept, max_sweep, max_sweep_instant = %d, %d, %d, %d\n"+
 		"local sweep_takeover, sweep_takeover_others = %d, %d\n"+
 		"local max_devices, max_ends, hidden_kept = %d, %d, %d\n",
 		store.MaxChanges, store.ChangesKept.Milliseconds(), store.MaxSweep, store.MaxSweepInstant,
 		store.SweepTakeover.Milliseconds(), store.SweepTakeoverOthers.Milliseconds(),
 		lastseen.MaxDevices, store.MaxEnds, store.HiddenKept.Milliseconds())
-	return redis.NewScript(text("shared/sides") + limits + strings.Join(sources, ""))
+	return text("shared/sidekeys") + limits
 }
 
 // feed returns a script for a shard that may have a changes feed.
