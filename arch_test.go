@@ -56,10 +56,12 @@ func arrows() map[string][]string {
 		"store/storetest/devices":      {"", "store", "store/storetest/kit"},
 		"store/storetest/availability": {"", "store", "store/storetest/devices", "store/storetest/kit"},
 		"store/storetest/contacts": {
-			"", "store", "store/storetest/availability", "store/storetest/devices", "store/storetest/kit",
+			"", "store", "store/storetest/availability", "store/storetest/changes", "store/storetest/devices",
+			"store/storetest/kit",
 		},
 		"store/storetest/calls": {
-			"", "store", "store/storetest/availability", "store/storetest/devices", "store/storetest/kit",
+			"", "store", "store/storetest/availability", "store/storetest/changes", "store/storetest/devices",
+			"store/storetest/kit",
 		},
 		"store/storetest/changes": {
 			"", "store", "store/storetest/availability", "store/storetest/calls",

@@ -129,18 +129,19 @@ type Shared struct {
 	arrivals   *arrivals
 	counting   countsHub
 	userStates *userStates
-	viewers    *viewers
-	upgrader   *transport.SocketUpgrader
-	buckets    *limit.Buckets
-	redials    *redials
-	bodies     *bodyMemory
-	outages    *outageLog
-	overload   *overload
-	defects    *telemetry.Throttle
-	pseudonyms pseudonyms
-	probes     singleflight.Group // of readyz
-	pages      web.Pages
-	draining   atomic.Bool
+
+	contactReads chan struct{} // a slot for each watcher that reads contacts
+	upgrader     *transport.SocketUpgrader
+	buckets      *limit.Buckets
+	redials      *redials
+	bodies       *bodyMemory
+	outages      *outageLog
+	overload     *overload
+	defects      *telemetry.Throttle
+	pseudonyms   pseudonyms
+	probes       singleflight.Group // of readyz
+	pages        web.Pages
+	draining     atomic.Bool
 	// Telemetry counts what happens; nil without Config.Metrics, which has no effect.
 	Telemetry *telemetry.Metrics
 }
@@ -156,7 +157,8 @@ func NewShared(c Config) *Shared {
 		Telemetry: telemetry.New(c.Metrics, measured((&server{}).routes())),
 		outages:   newOutageLog(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types()),
-		upgrader: transport.NewSocketUpgrader(), arrivals: newArrivals(c.Now), viewers: newViewers(),
+		upgrader: transport.NewSocketUpgrader(), arrivals: newArrivals(c.Now),
+		contactReads: make(chan struct{}, maxContactReads),
 	}
 	bodies.export(promauto.With(c.Metrics))
 	overload.export(promauto.With(c.Metrics))

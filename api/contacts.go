@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -129,9 +128,7 @@ func (s *server) deleteContacts(c echo.Context, _ query, namespace, user string)
 // contactsPerRequest is how many contacts a change names for each request that it is charged as.
 const contactsPerRequest = 500
 
-// saveContacts changes the contacts of a user by a request that names some, and responds. It sends a signal unless the
-// change certainly did not happen: a removal must soon count for those who follow changes, also if its outcome is
-// unknown, or there was no memory for what was to be added after it.
+// saveContacts changes the contacts of a user by a request that names some, and responds.
 func (s *server) saveContacts(
 	c echo.Context, namespace, user string, named int, save func(context.Context) error,
 ) error {
@@ -140,12 +137,7 @@ func (s *server) saveContacts(
 			return err
 		}
 	}
-	ctx := c.Request().Context()
-	err := save(ctx)
-	if store.MayBeDone(err) || errors.Is(err, store.ErrContactsChanged) || errors.Is(err, store.ErrFull) {
-		s.signalContacts(ctx, namespace, user)
-	}
-	if err != nil {
+	if err := save(c.Request().Context()); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -182,7 +182,6 @@ func (s *server) deleteNamespace(c echo.Context, q query, namespace string) erro
 	err := s.Store.DeleteNamespace(ctx, namespace)
 	if store.MayBeDone(err) {
 		s.signalSelf(ctx, namespace, "")
-		s.signalContacts(ctx, namespace, "") // of all users
 	}
 	if err != nil {
 		return err

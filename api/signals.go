@@ -16,8 +16,6 @@ import (
 const (
 	signalSelf   = "self"   // what the user says has changed; without a user, that of all users of the namespace
 	signalTyping = "typing" // the user types: see typing
-	// signalContacts says that the contacts of the user have changed; without a user, those of any in the namespace.
-	signalContacts = "contacts"
 )
 
 // signalTimeout bounds how long a caller waits for a signal to be sent.
@@ -57,12 +55,9 @@ func (s *Shared) receive(signal store.Signal) {
 		s.userStates.refreshAll(signal.Namespace)
 	case signal.Kind == signalTyping:
 		s.deliverTyping(signal)
-	case signal.Kind == signalContacts:
-		s.viewers.changed(signal.Namespace, signal.User)
 	case signal.Kind == "":
 		s.newest.Load().Keeper.Receive(signal)
 		s.userStates.refreshAll("")
-		s.viewers.changed("", "")
 	default:
 		s.newest.Load().Keeper.Receive(signal)
 		s.userStates.receiveCall(signal.Namespace, calls.OfSignal(signal))

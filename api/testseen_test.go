@@ -82,16 +82,21 @@ func (w *seenWorld) record(
 	}
 }
 
-// know sets the contacts of a user, and sends the signal for that. It returns when all servers have handled it.
+// know sets the contacts of a user, and returns when all servers have read that in the feed.
 func (w *seenWorld) know(owner string, contacts ...string) {
 	w.t.Helper()
-	w.knowQuietly(owner, contacts...)
-	w.servers[0].signalContacts(w.t.Context(), "chat", owner)
+	w.set(owner, contacts...)
+	w.arrive()
+}
+
+// arrive waits until all servers have read what is in the feed now.
+func (w *seenWorld) arrive() {
+	time.Sleep(300 * time.Millisecond)
 	synctest.Wait()
 }
 
-// knowQuietly is SetContacts without a signal.
-func (w *seenWorld) knowQuietly(owner string, contacts ...string) {
+// set is know without waiting.
+func (w *seenWorld) set(owner string, contacts ...string) {
 	w.t.Helper()
 	require.NoError(w.t, w.store.SetContacts(w.t.Context(), "chat", owner, contacts))
 }
@@ -99,8 +104,7 @@ func (w *seenWorld) knowQuietly(owner string, contacts ...string) {
 func (w *seenWorld) forget(user string) {
 	w.t.Helper()
 	require.NoError(w.t, w.store.Forget(w.t.Context(), "chat", user))
-	w.servers[1].signalContacts(w.t.Context(), "chat", user)
-	synctest.Wait()
+	w.arrive()
 }
 
 func (w *seenWorld) sees(viewer, user string) bool {

@@ -85,9 +85,10 @@ func (s *server) deleteUser(c echo.Context, _ query) error {
 	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
 		return err
 	}
-	return s.saveContacts(c, namespace, user, 0, func(ctx context.Context) error {
-		return s.forget(ctx, namespace, user) // and with the user, their contacts
-	})
+	if err := s.forget(c.Request().Context(), namespace, user); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
 }
 
 // forget deletes a user, and has the connections of the other party of the user's call learn that the call is over.

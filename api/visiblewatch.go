@@ -28,8 +28,8 @@ const visibleBatchEvery = 250 * time.Millisecond
 // says and who is visible can change independently, and a reset of the feed is not one for the client. The places of a
 // batch are not those of the feed, in which changes of others show, but a hash of what was told: see [visibleUsers].
 //
-// While contacts cannot be read, nothing is told. Signals say whose contacts to read again; all are read from time to
-// time. If everyone is watched, these are the contacts of the viewer.
+// While contacts cannot be read, nothing is told. The feed says whose contacts to read again. If everyone is watched,
+// these are the contacts of the viewer.
 type visibleWatcher struct {
 	*server
 	visibleUsers
@@ -45,12 +45,9 @@ type visibleWatcher struct {
 	notBefore time.Time // when the next batch may come
 	reserved  int       // users, at the hub
 
-	notes     contactNotes
-	due       contactsDue // contacts to be read; what they say is not known, so nothing is told
-	readAllAt time.Time   // when all are due
-	retryAt   time.Time   // when to try again after an error; zero after a success
-	readAfter time.Time   // when to read at the earliest what signals say
-	broken    error       // why the watcher cannot go on, or nil
+	due       map[string]struct{} // whose contacts are to be read; what they say is not known, so nothing is told
+	readAfter time.Time           // when to read at the earliest, once there was a batch
+	broken    error               // why the watcher cannot go on, or nil
 }
 
 // openVisible begins to follow changes as a viewer sees them: those of the users of a query; of the contacts of an
@@ -63,8 +60,7 @@ func (s *server) openVisible(
 	w := &visibleWatcher{
 		server: s, namespace: namespace, viewer: v, owner: owner, caller: caller, query: q,
 		contacts:     ledger{shared: s.Shared},
-		visibleUsers: visibleUsers{users: map[string]*visibleUser{}},
-		due:          contactsDue{all: true}, // but those of the owner, which open reads
+		visibleUsers: visibleUsers{users: map[string]*visibleUser{}}, due: map[string]struct{}{},
 	}
 	if err := w.open(ctx, q, charge); err != nil {
 		w.Close()
@@ -75,35 +71,40 @@ func (s *server) openVisible(
 
 func (w *visibleWatcher) open(ctx context.Context, q feed.Query, charge func() error) (err error) {
 	users := q.Users
-	w.query.Users = nil // they are kept in the order
-	if q.Everyone || w.owner != "" {
-		w.viewers.join(w.namespace, &w.notes, w.owner) // before they are read, so that no change is missed
-		if users, err = w.listOwn(ctx, charge); err != nil {
-			return err
-		}
-		w.readAllAt = w.nextReading()
-	}
-	if err = w.count(len(users)); err != nil {
+	w.query.Users = nil                                                   // they are kept in the order
+	w.inner, err = w.Feeds.Watch(ctx, w.namespace, feed.Query{Raw: true}) // of nobody, until contacts are read
+	if err != nil {
 		return err
 	}
-	w.depend(users)
-	w.add(users)
-	w.inner, err = w.Feeds.Watch(ctx, w.namespace, feed.Query{Raw: true}) // of nobody, until contacts are read
-	return err
+	if w.owner != "" {
+		w.inner.DependOn(w.owner) // before they are read, so that no change is missed
+		users, err = w.listOwn(ctx, charge)
+	}
+	if err = cmp.Or(err, w.count(len(users))); err != nil {
+		return err
+	}
+	w.begin(users, w.due)
+	return nil
 }
 
-// depend has the watcher woken when the contacts of users change who are watched, if these decide whom the viewer sees.
-func (w *visibleWatcher) depend(users []string) {
+// begin begins to watch users, and adds them to those whose contacts are due.
+func (w *visibleWatcher) begin(users []string, due map[string]struct{}) {
+	w.dependOn(users)
+	w.add(users)
+	for _, name := range users {
+		due[name] = struct{}{}
+	}
+}
+
+// dependOn has the watcher learn when the contacts of users change, if these decide whom the viewer sees.
+func (w *visibleWatcher) dependOn(users []string) {
 	if w.viewer.restricted {
-		w.viewers.join(w.namespace, &w.notes, users...)
+		w.inner.DependOn(users...)
 	}
 }
 
 // Close ends the watcher.
 func (w *visibleWatcher) Close() {
-	w.viewers.leave(w.namespace, &w.notes, w.names()...)
-	w.viewers.leave(w.namespace, &w.notes, w.owner)
-	w.viewers.end(w.namespace, &w.notes)
 	if w.inner != nil {
 		w.inner.Close()
 	}
@@ -130,7 +131,7 @@ func (w *visibleWatcher) Poll(ctx context.Context, limit int) (feed.Batch, error
 		if err := w.pollFeed(ctx); err != nil {
 			return feed.Batch{}, err
 		}
-		if !w.notes.waits() { // of contacts that were removed before what the feed has now
+		if len(w.due) == 0 { // of contacts that were removed before what the feed has now
 			b, _ := w.batch(limit)
 			return b, nil
 		}
@@ -166,20 +167,15 @@ func (w *visibleWatcher) Next(ctx context.Context, limit int) (feed.Batch, error
 
 // step returns what there is, or waits for anything that can make a difference.
 func (w *visibleWatcher) step(ctx context.Context, limit int) (b feed.Batch, ok bool, err error) {
-	turn, done := w.notes.turn(ctx)
-	defer done()
 	if err := w.catchUp(ctx); err != nil {
 		return feed.Batch{}, false, err
 	}
-	if !w.due.any() && !w.notes.waits() && (!w.begun || !time.Now().Before(w.notBefore)) {
+	if len(w.due) == 0 && (!w.begun || !time.Now().Before(w.notBefore)) {
 		if b, ok := w.batch(limit); ok {
 			return b, true, nil
 		}
 	}
-	if w.due.any() {
-		turn = ctx // what else is noted is read with that
-	}
-	wait, cancel := context.WithDeadline(turn, w.waitUntil())
+	wait, cancel := context.WithDeadline(ctx, w.waitUntil())
 	defer cancel()
 	inner, err := w.inner.Next(wait, math.MaxInt)
 	switch {
@@ -195,23 +191,20 @@ func (w *visibleWatcher) step(ctx context.Context, limit int) (b feed.Batch, ok 
 
 // waitUntil returns when there is something to do at the latest. It is not past, or step does it at once.
 func (w *visibleWatcher) waitUntil() time.Time {
-	soonest := w.readSoonest()
 	switch {
-	case w.due.any():
-		return soonest
-	case w.unsettled() && w.notBefore.Before(w.readAllAt):
+	case len(w.due) > 0:
+		return w.readAfter
+	case w.unsettled():
 		return w.notBefore
-	case w.readAllAt.Before(soonest):
-		return soonest
 	default:
-		return w.readAllAt
+		return time.Now().Add(time.Hour)
 	}
 }
 
 // catchUp reads the contacts that are due, unless it is too soon, and takes what the feed has.
 func (w *visibleWatcher) catchUp(ctx context.Context) error {
-	w.notes.take(&w.due, w.owner)
-	if !w.begun || !time.Now().Before(w.readSoonest()) {
+	w.notice()
+	if !w.begun || !time.Now().Before(w.readAfter) {
 		if err := w.readInTurn(ctx); err != nil {
 			return err
 		}
@@ -230,11 +223,11 @@ func (w *visibleWatcher) catchUp(ctx context.Context) error {
 // readInTurn reads the contacts that are due, and notes when to do that again at the earliest. Once there was a batch,
 // an error of the store is not one of the watcher.
 func (w *visibleWatcher) readInTurn(ctx context.Context) error {
-	signalled := w.begun && w.due.any()
+	changed := w.begun && len(w.due) > 0
 	err := w.readContacts(ctx)
 	switch {
 	case err == nil:
-		if signalled {
+		if changed {
 			w.readAfter = time.Now().Add(contactsEvery)
 		}
 		return nil
@@ -243,7 +236,7 @@ func (w *visibleWatcher) readInTurn(ctx context.Context) error {
 	case !w.begun || isFinal(err):
 		return err
 	default:
-		w.retryAt = time.Now().Add(contactsRetry)
+		w.readAfter = time.Now().Add(contactsRetry)
 		return nil
 	}
 }
@@ -264,6 +257,14 @@ func (w *visibleWatcher) take(b feed.Batch) {
 		w.asOf = b.AsOf
 	}
 	w.publish(b)
+	w.notice()
+}
+
+// notice notes whose contacts changed, according to the feed.
+func (w *visibleWatcher) notice() {
+	for _, owner := range w.inner.ContactsChanged() {
+		w.due[owner] = struct{}{}
+	}
 }
 
 // batch returns what to tell the client now, and whether that is anything.
@@ -312,7 +313,7 @@ func (w *visibleWatcher) Tick() (feed.Batch, bool) {
 		inner, complete := w.inner.Tick()
 		if complete {
 			w.take(inner)
-			if !w.begun || w.due.any() || w.notes.waits() || w.unsettled() {
+			if !w.begun || len(w.due) > 0 || w.unsettled() {
 				return feed.Batch{}, false
 			}
 			return feed.Batch{AsOf: w.asOf, Places: []store.Place{w.place()}}, true

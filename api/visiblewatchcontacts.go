@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,24 +12,13 @@ import (
 )
 
 const (
-	contactsReread = 30 * time.Second // all contacts are read again, since signals may be lost
-	contactsRetry  = time.Second      // after an error
-	contactsEvery  = time.Second / 4  // the least time between two readings because of signals, of one watcher
-	contactsSlot   = 2 * time.Second  // how long to wait for others who read
+	contactsRetry = time.Second     // after an error
+	contactsEvery = time.Second / 4 // the least time between two readings of one watcher that waits
+	contactsSlot  = 2 * time.Second // how long to wait for others who read
 )
 
-// nextReading returns when to read all contacts again.
-func (w *visibleWatcher) nextReading() time.Time {
-	return time.Now().Add(w.jitter(contactsReread*4/5, contactsReread))
-}
-
-// readSoonest returns when to read contacts at the earliest: after an error later, and so if contacts change often.
-func (w *visibleWatcher) readSoonest() time.Time {
-	if w.retryAt.After(w.readAfter) {
-		return w.retryAt
-	}
-	return w.readAfter
-}
+// maxContactReads is how many watchers of this process read contacts from the store at the same time.
+const maxContactReads = 16
 
 // readSlot waits until not too many watchers read, but not for long: requests would pile up while the store is slow. It
 // returns how to give the slot back.
@@ -36,8 +26,8 @@ func (w *visibleWatcher) readSlot(ctx context.Context) (release func(), err erro
 	wait := time.NewTimer(contactsSlot)
 	defer wait.Stop()
 	select {
-	case w.viewers.reads <- struct{}{}:
-		return func() { <-w.viewers.reads }, nil
+	case w.contactReads <- struct{}{}:
+		return func() { <-w.contactReads }, nil
 	case <-wait.C:
 		return nil, fmt.Errorf("%w: too many watchers read contacts", store.ErrUnavailable)
 	case <-ctx.Done():
@@ -45,33 +35,26 @@ func (w *visibleWatcher) readSlot(ctx context.Context) (release func(), err erro
 	}
 }
 
-// settleContacts reads contacts until nothing is noted of them: what was read of the feed before can be of a time after
-// that. It returns an error if they change all the time.
+// settleContacts reads contacts until none is due: what was read of the feed before can be of a time after that. It
+// returns an error if they change all the time.
 func (w *visibleWatcher) settleContacts(ctx context.Context) error {
 	for range maxPolls {
-		if !w.notes.waits() {
+		if w.notice(); len(w.due) == 0 {
 			return nil
 		}
 		if err := w.readContacts(ctx); err != nil {
 			return err
 		}
 	}
-	if w.notes.waits() {
-		return errContactsChange
-	}
-	return nil
+	return errContactsChange
 }
 
 var errContactsChange = fmt.Errorf("%w: contacts change all the time", store.ErrUnavailable)
 
-// readContacts reads the contacts that are due. After an error they still are.
+// readContacts reads the contacts that are due, and notes those that change meanwhile. After an error they still are.
 func (w *visibleWatcher) readContacts(ctx context.Context) error {
-	w.notes.take(&w.due, w.owner)
-	if !time.Now().Before(w.readAllAt) {
-		w.due.all = true
-		w.due.add(w.owner)
-	}
-	if !w.due.any() {
+	w.notice()
+	if len(w.due) == 0 {
 		return nil
 	}
 	release, err := w.readSlot(ctx)
@@ -79,40 +62,33 @@ func (w *visibleWatcher) readContacts(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	if _, own := w.due.owners[w.owner]; own {
-		if err := w.readOwn(ctx); err != nil {
-			return err
-		}
+	due := w.due
+	w.due = map[string]struct{}{}
+	if _, own := due[w.owner]; own {
+		err = w.readOwn(ctx, due)
 	}
-	users := w.names()
-	if !w.due.all {
-		users = slices.DeleteFunc(users, func(name string) bool {
-			_, due := w.due.owners[name]
-			return !due
-		})
+	if err == nil {
+		err = w.readSeen(ctx, due)
 	}
-	if err := w.readSeen(ctx, users); err != nil {
-		return err
+	if err != nil {
+		maps.Copy(w.due, due)
 	}
-	if w.due.all {
-		w.readAllAt = w.nextReading()
-	}
-	w.due, w.retryAt = contactsDue{}, time.Time{}
-	return nil
+	return err
 }
 
 // readSeen reads whether the viewer sees users, and follows those whom the viewer sees. Users who become visible are
 // read from the store after their contacts: what was read of the feed before can be of a time when the viewer did not
 // see them. So may be what it has of users who are visible again, after they changed their contacts more than once.
-func (w *visibleWatcher) readSeen(ctx context.Context, users []string) error {
+func (w *visibleWatcher) readSeen(ctx context.Context, due map[string]struct{}) error {
+	users := slices.DeleteFunc(w.names(), func(name string) bool {
+		_, is := due[name]
+		return !is
+	})
 	seen, err := w.areSeen(ctx, users)
 	if err != nil {
 		return err
 	}
-	return w.follow(ctx, users, seen, nil, func(name string) bool {
-		_, changed := w.due.owners[name]
-		return changed && name != w.viewer.user
-	})
+	return w.follow(ctx, users, seen, nil, func(name string) bool { return name != w.viewer.user })
 }
 
 // follow notes for each user whether the viewer sees them, and follows those alone: nothing is read of others. It reads
@@ -163,8 +139,9 @@ func (w *visibleWatcher) listOwn(ctx context.Context, charge func() error) (cont
 	return contacts, err
 }
 
-// readOwn reads the contacts of the owner, and watches those who were added and no longer those who were removed.
-func (w *visibleWatcher) readOwn(ctx context.Context) error {
+// readOwn reads the contacts of the owner, and watches those who were added, whose contacts are due as well, and no
+// longer those who were removed.
+func (w *visibleWatcher) readOwn(ctx context.Context, due map[string]struct{}) error {
 	contacts, err := w.listOwn(ctx, func() error { return nil })
 	if err != nil {
 		return err
@@ -180,15 +157,11 @@ func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	if _, err := w.inner.Change(ctx, feed.Change{Remove: removed}); err != nil {
 		return err
 	}
-	w.depend(added)
-	w.viewers.leave(w.namespace, &w.notes, removed...)
+	w.inner.Ignore(removed...)
 	w.remove(removed)
-	w.add(added)
+	w.begin(added, due)
 	if !w.query.Everyone {
 		w.tellMembers(added)
-	}
-	for _, name := range added {
-		w.due.add(name)
 	}
 	return w.count(len(contacts))
 }
@@ -248,9 +221,9 @@ func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batc
 	if err := w.count(len(w.order) + len(unknown)); err != nil {
 		return b, err
 	}
-	w.depend(unknown) // before their contacts are read
+	w.dependOn(unknown) // before their contacts are read
 	if b, err = w.change(ctx, added, removed, c.After); err != nil {
-		w.viewers.leave(w.namespace, &w.notes, unknown...)
+		w.inner.Ignore(unknown...)
 		return feed.Batch{}, err
 	}
 	return b, nil
@@ -258,7 +231,7 @@ func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batc
 
 // forget stops watching users for good.
 func (w *visibleWatcher) forget(names []string) {
-	w.viewers.leave(w.namespace, &w.notes, without(names, without(names, w.names()))...)
+	w.inner.Ignore(without(names, without(names, w.names()))...)
 	w.remove(names)
 	w.drop()
 }

@@ -29,14 +29,16 @@ var (
 //     write. A write that changes the time alone appends nothing.
 //   - Time changes presences, too: SweepChanges moves the watermark, and appends one entry for each user whose status
 //     decayed.
+//   - A call that changes contacts of an owner appends, in the same step, an entry with Contacts for the owner. It says
+//     nothing about presences.
 //   - Forget of a known user appends an entry with the zero state, whatever was published. Earlier entries of that
 //     user must not be shown any more.
 //   - Trim appends nothing. It deletes only users who are published as grey by their age: while there is a feed, its
 //     cutoff is not later than the watermark less the yellow threshold.
 //   - DeleteNamespace ends the feed. So does a restart of a store that keeps it in memory.
 //
-// So the entries of one user alternate: each entry differs from the one before it in status or left, except the entry
-// of a user who is forgotten.
+// So the entries of one user that are not of contacts alternate: each differs from the one before it in status or left,
+// except the entry of a user who is forgotten.
 //
 // # Places
 //
@@ -140,13 +142,14 @@ type Change struct {
 	WasStatus lastseen.Status  // published before
 	WasLeft   bool             // published before
 	Was       Details          // published before
+	Contacts  bool             // the user's contacts changed; nothing of the user is known from the entry
 	Recorded  lastseen.Instant // when the entry was appended, by the store's clock
 	Shard     int              // that the entry is in; its index in Places
 	Place     Place            // of the entry: reading that shard on from here returns what follows
 }
 
 // Forgotten reports whether the entry says that the user has no state: earlier entries of the user do not count.
-func (c Change) Forgotten() bool { return !c.Known() }
+func (c Change) Forgotten() bool { return !c.Known() && !c.Contacts }
 
 // ChangesRead asks for the entries of a namespace after some places, and has the result.
 type ChangesRead struct {

@@ -114,7 +114,9 @@ func (w *Watcher) fromMemory(ctx context.Context, limit int) (Batch, bool, error
 		b, err = w.begin(ctx, true)
 		return b, err == nil, err
 	}
-	return b, len(b.Users) > 0, err
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	return b, len(b.Users) > 0 || w.notices, err
 }
 
 func (w *Watcher) take(limit int) (b Batch, err error) {

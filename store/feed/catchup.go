@@ -119,7 +119,9 @@ func (c *catchUp) page(r *store.ChangesRead) bool {
 	}
 	for k := range r.Changes {
 		change := &r.Changes[k]
-		if c.wants(change.User) && k >= forgotten[change.User] {
+		if change.Contacts {
+			c.w.noticeContacts(change.User)
+		} else if c.wants(change.User) && k >= forgotten[change.User] {
 			is := after(change)
 			t := told{at: change.At, recorded: change.Recorded, now: is.shown}
 			if !c.add(change.User, before(change), t, is) {

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 
@@ -247,6 +248,7 @@ func (w *Watcher) leave() {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
 	w.detach()
+	w.ignore(slices.Collect(maps.Keys(w.owners)))
 }
 
 type set map[string]struct{}

@@ -26,7 +26,9 @@ type follower struct {
 	begun    bool
 	err      error // the follower ended
 	attached map[*Watcher]struct{}
-	everyone map[*Watcher]struct{} // those of the attached that watch everyone
+	everyone map[*Watcher]struct{}            // those of the attached that watch everyone
+	owners   map[string]map[*Watcher]struct{} // the watchers that depend on the contacts of a user
+	restarts int                              // how often entries were forgotten
 
 	asOf      lastseen.Instant // the feed is in memory up to here
 	movedAt   time.Duration    // when asOf last grew
@@ -48,6 +50,7 @@ func newFollower(h *Hub, namespace string) *follower {
 	return &follower{
 		hub: h, namespace: namespace, ready: make(chan struct{}),
 		attached: map[*Watcher]struct{}{}, everyone: map[*Watcher]struct{}{},
+		owners: map[string]map[*Watcher]struct{}{},
 	}
 }
 
@@ -175,6 +178,7 @@ func (f *follower) forgetEntries(places []store.Place) {
 	}
 	clear(f.attached)
 	clear(f.everyone)
+	f.restarts++
 }
 
 // readDue returns when to read next; false before the follower begins, after it ended, and if there is nothing to read.
@@ -249,7 +253,13 @@ func (f *follower) recordAgain(err error, now time.Duration) {
 // take takes the entries of a read.
 func (f *follower) take(r *store.ChangesRead, now time.Duration) {
 	for k := range r.Changes {
-		n := f.m.add(&r.Changes[k])
+		c := &r.Changes[k]
+		if c.Contacts {
+			f.m.skip(c)
+			f.contactsChanged(c.User)
+			continue
+		}
+		n := f.m.add(c)
 		f.markDirty(n)
 		if f.m.flaps(n) {
 			f.hub.o.Observe.Flap()

@@ -65,12 +65,12 @@ func (t told) update(user string, d store.Details) Update {
 // entry is a change in memory. Entries are numbered from 1 in the order in which they were read.
 type entry struct {
 	told
-	user  *user
+	user  *user // nil if nothing but the place is kept
 	place store.Place
 	prev  int64 // number of the user's entry before, which may have been evicted; 0 if there is none
 	shard int32
 	was   shown
-	gone  bool // the user was forgotten later: nothing of the entry but its place may be used
+	gone  bool // nothing but the place may be used: the user was forgotten later, or there is none
 }
 
 // user is a user who is watched, or who has entries in memory.
@@ -158,6 +158,12 @@ func (m *memory) add(c *store.Change) int64 {
 	return n
 }
 
+// skip appends a change of which nothing but its place is kept.
+func (m *memory) skip(c *store.Change) {
+	m.entries = append(m.entries, entry{place: c.Place, shard: int32(c.Shard), gone: true})
+	m.numbers[c.Shard][c.Place] = m.last()
+}
+
 // evict removes the oldest entries until at most keep are left and none is in a mark before the given time. It returns
 // the number of entries removed.
 func (m *memory) evict(keep int, before time.Duration) int {
@@ -183,7 +189,7 @@ func (m *memory) evictTo(n int64) {
 		if m.numbers[e.shard][e.place] == m.first {
 			delete(m.numbers[e.shard], e.place)
 		}
-		if e.user.newest == m.first {
+		if e.user != nil && e.user.newest == m.first {
 			e.user.newest = 0
 			m.release(e.user)
 		}

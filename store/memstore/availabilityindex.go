@@ -57,11 +57,15 @@ func (t *transaction) publish(n *namespace, user string, change func()) {
 
 // wrote appends a change to the feed of a namespace.
 func (t *transaction) wrote(n *namespace, user string, old, now seen) {
+	n.feed.wrote(user, old, now, t.occasion())
+}
+
+func (t *transaction) occasion() occasion {
 	feeds := &t.index.feeds
 	if t.now == 0 {
 		t.now = feeds.clock()
 	}
-	n.feed.wrote(user, old, now, occasion{now: t.now, monotonic: feeds.monotonic, trims: t.trims})
+	return occasion{now: t.now, monotonic: feeds.monotonic, trims: t.trims}
 }
 
 // make makes a change to the index, and appends it to the feed of the namespace, if there is one.

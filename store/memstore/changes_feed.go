@@ -57,6 +57,11 @@ func (f *feed) wrote(user string, old, now seen, at occasion) {
 	f.append(user, was, is, at.now, at.monotonic())
 }
 
+// changedContacts appends that the contacts of a user changed.
+func (f *feed) changedContacts(user string, at occasion) {
+	f.ring.append(user, event{recorded: at.now, is: lookContacts}, detailed{}, at.monotonic())
+}
+
 // occasion is when and why the index changes.
 type occasion struct {
 	now       lastseen.Instant     // by the store's clock
@@ -153,7 +158,10 @@ type event struct {
 // look is a status, and whether the user left.
 type look uint8
 
-const lookLeft look = 1 << 7 // besides the index of the status
+const (
+	lookLeft     look = 1 << 7 // besides the index of the status
+	lookContacts look = 1 << 6 // of an entry that says that the user's contacts changed
+)
 
 func lookOf(p store.Published) look {
 	l := look(slices.Index(lastseen.Statuses(), p.Status))
@@ -211,6 +219,9 @@ type recorded struct {
 }
 
 func (e recorded) change() store.Change {
+	if e.event.is == lookContacts {
+		return store.Change{User: string(e.user), Contacts: true, Recorded: e.recorded}
+	}
 	return store.Change{
 		User:      string(e.user),
 		Published: store.Published{State: e.score.State(), Status: e.event.is.status(), Details: e.detailed.is},

@@ -37,13 +37,23 @@ func (t *transaction) setContacts(key lastseen.UserKey, old, now ownedContacts) 
 	add, remove := old.list.difference(now.list)
 	t.log.ChangeContacts(key.Namespace, key.User, now.used, add, remove)
 	if t.staged == nil {
-		t.index.change(key.Namespace, func(u *users) { u.setContacts(key.User, now) })
+		t.makeContacts(key, now)
 		return
 	}
 	if t.contacts == nil {
 		t.contacts = map[lastseen.UserKey]ownedContacts{}
 	}
 	t.contacts[key] = now
+}
+
+// makeContacts makes a change of contacts to the index, and appends it to the feed of the namespace, if there is one.
+func (t *transaction) makeContacts(key lastseen.UserKey, now ownedContacts) {
+	old := t.index.usersOf(key.Namespace).contacts.of(key.User)
+	t.index.change(key.Namespace, func(u *users) { u.setContacts(key.User, now) })
+	n, _ := t.index.namespaces.Get(key.Namespace)
+	if n != nil && n.feed != nil && old.list != now.list {
+		n.feed.changedContacts(key.User, t.occasion())
+	}
 }
 
 // SetContacts implements [store.Store].

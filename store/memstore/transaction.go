@@ -151,6 +151,6 @@ func (t *transaction) apply() {
 		t.index.hide(key.Namespace, key.User, h)
 	}
 	for key, kept := range t.contacts {
-		t.index.change(key.Namespace, func(u *users) { u.setContacts(key.User, kept) })
+		t.makeContacts(key, kept)
 	}
 }

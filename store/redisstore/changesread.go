@@ -211,7 +211,11 @@ func readChange(c *store.Change, id, codes, time, user string) bool {
 	if errors.Join(err1, err2, err3) != nil {
 		return false
 	}
-	c.User = user
+	c.User, c.Recorded = user, lastseen.Instant(recorded)
+	if code == codeContacts {
+		c.Contacts = true
+		return true
+	}
 	if code >= codeDetails {
 		code -= codeDetails
 		if !readDetails(c) {
@@ -221,7 +225,7 @@ func readChange(c *store.Change, id, codes, time, user string) bool {
 	if code/8 > codeLeft || code%8 > codeLeft {
 		return false
 	}
-	c.At, c.Recorded = lastseen.Instant(at), lastseen.Instant(recorded)
+	c.At = lastseen.Instant(at)
 	c.WasStatus, c.WasLeft = statuses[code/8], code/8 == codeLeft
 	c.Status, c.Left = statuses[code%8], code%8 == codeLeft
 	return true
@@ -250,6 +254,7 @@ func readDetails(c *store.Change) bool {
 var statuses = [...]lastseen.Status{lastseen.Grey, lastseen.Grey, lastseen.Yellow, lastseen.Green, lastseen.Grey}
 
 const (
-	codeLeft    = 4
-	codeDetails = 64 // is added for an entry with details
+	codeLeft     = 4
+	codeDetails  = 64  // is added for an entry with details
+	codeContacts = 128 // of an entry that says that the user's contacts changed
 )

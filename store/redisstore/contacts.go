@@ -31,7 +31,7 @@ func contactsAfter(owner, contact string) (low, high string) {
 
 // contacts keeps the contacts of users.
 type contacts struct {
-	*registry
+	*feeds
 	walks contactWalks
 	many  chan struct{} // holds an element for each large change of contacts in progress
 }
@@ -192,8 +192,8 @@ const (
 func (s *contacts) runContacts(
 	ctx context.Context, c *candidate, owner string, task contactsTask, add, remove []string,
 ) (outcome int64, err error) {
-	args := append(make([]any, 0, 6+len(add)+len(remove)),
-		owner, store.MaxContacts, task.name, task.mark, maxContactsScript, len(add))
+	args := append(make([]any, 0, 10+len(add)+len(remove)),
+		linkBase(), owner, store.MaxContacts, task.name, task.mark, maxContactsScript, len(add))
 	for _, ids := range [][]string{add, remove} {
 		for i := range ids {
 			args = append(args, &ids[i])
@@ -207,7 +207,9 @@ func (s *contacts) runContacts(
 	}
 	cmd := s.runShards(redisclient.Confirmed(ctx), []shardCall{{
 		namespace: c.namespace, shard: c.of(owner), script: scripts.Contacts,
-		prepare: func(sides) (string, string, []any) { return "k", creates, slices.Clone(args) },
+		prepare: func(has sides) (string, string, []any) {
+			return "fk", creates + s.feedLetters(ctx, c.namespace, c.of(owner), has), slices.Clone(args)
+		},
 	}})[0]
 	if err := redisclient.Translate(cmd.Err()); err != nil {
 		s.agreements.recheck(c.name) // see record

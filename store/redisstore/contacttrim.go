@@ -97,9 +97,9 @@ func (s *contacts) trimContacts(
 		}
 		calls[i] = shardCall{
 			namespace: ns, shard: key, script: scripts.ContactsTrim,
-			prepare: func(sides) (string, string, []any) {
-				return "chp", "u", []any{
-					q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(),
+			prepare: func(has sides) (string, string, []any) {
+				return "cfhp", "u" + s.feedLetters(ctx, ns, key, has), []any{
+					linkBase(), q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(),
 					limits.owners, limits.contacts, q.All, owners, walk.after,
 				}
 			},

@@ -129,10 +129,10 @@ func Open(o Options) (*Store, error) {
 		shards:        &shards{client: client, keys: o.keyspace(), holder: rand.Text()},
 		maxNamespaces: o.MaxNamespaces,
 	}
+	f := &feeds{registry: r}
 	s := &Store{
-		registry: r, feeds: &feeds{registry: r},
-		contacts: &contacts{registry: r, many: make(chan struct{}, maxManyContacts)},
-		signals:  redissignals.New(client, o.Prefix, r.holder), gap: o.Gap,
+		registry: r, feeds: f, contacts: &contacts{feeds: f, many: make(chan struct{}, maxManyContacts)},
+		signals: redissignals.New(client, o.Prefix, r.holder), gap: o.Gap,
 	}
 	s.calls = rediscalls.New(client, s.keys.calling(), s.openCalls)
 	if strings.ContainsAny(o.Prefix, "{}") {

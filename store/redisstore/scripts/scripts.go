@@ -57,8 +57,8 @@ var (
 	DevicesRead = sides(text("shared/records", "devices/devicesread"))
 
 	// Of contacts:
-	Contacts     = sides(text("shared/clock", "contacts/contacts"))
-	ContactsTrim = sides(text("shared/clock", "availability/hidden", "contacts/contactstrim"))
+	Contacts     = feed("contacts/contacts")
+	ContactsTrim = feed("availability/hidden", "contacts/contactstrim")
 
 	// Of availability:
 	IsHidden        = sides(text("shared/clock", "availability/hidden", "availability/is_hidden"))

@@ -24,6 +24,7 @@ func Run(t *testing.T, open kit.Open) {
 		{"Write/Ahead", testChangesOfWritesAhead},
 		{"Write/UserIDs", testChangesOfUserIDs},
 		{"Devices/Batch", testChangesOfDeviceBatch},
+		{"Contacts", testChangesOfContacts},
 		{"Forget/Pinged", testChangesOfForgetAndPing},
 		{"Trim/Everyone", testChangesOfTrimmedNamespace},
 		{"Trim/AfterDelete", testTrimWithoutFeed},
@@ -219,6 +220,11 @@ func requireConsistent(t require.TestingT, read *store.ChangesRead) {
 func requireEntry(t require.TestingT, c store.Change) {
 	for _, d := range []store.Details{c.Details, c.Was} {
 		require.NotEqual(t, lastseen.Invisible, d.Said.Availability, "others see that a user is invisible: %+v", c)
+	}
+	if c.Contacts {
+		bare := store.Change{User: c.User, Contacts: true, Recorded: c.Recorded, Shard: c.Shard, Place: c.Place}
+		require.Equal(t, bare, c)
+		return
 	}
 	if c.Forgotten() {
 		unknown := store.Published{Status: lastseen.Grey, Details: store.Details{Said: c.Said}}

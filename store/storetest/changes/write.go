@@ -3,6 +3,8 @@ package changes
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -175,4 +177,36 @@ func testTrimWithoutFeed(t *testing.T, s store.Store) {
 	at := kit.Now(t, s)
 	kit.Ping(t, s, "alice", at-kit.Minute)
 	require.Equal(t, store.TrimResult{Deleted: 1}, kit.Trim(t, s, kit.Namespace, at-kit.Minute/2, true))
+}
+
+// testChangesOfContacts: each call that changes contacts appends that, whether the owner was seen or not, and without an
+// effect on what is told of presences.
+func testChangesOfContacts(t *testing.T, s store.Store) {
+	ctx, f := context.Background(), Begin(t, s)
+	changed := store.Change{User: "alice", Contacts: true}
+	require.NoError(t, s.SetContacts(ctx, f.namespace, "alice", []string{"bob", "carol"}))
+	f.requireEntries(changed)
+	require.NoError(t, s.SetContacts(ctx, f.namespace, "alice", []string{"carol", "bob"}))
+	require.NoError(t, s.ChangeContacts(ctx, f.namespace, "alice", []string{"bob"}, []string{"dan"}))
+	f.requireEntries()
+	f.ping("alice", f.start)
+	require.NoError(t, s.ChangeContacts(ctx, f.namespace, "alice", []string{"dan"}, []string{"bob"}))
+	require.NoError(t, s.ChangeContacts(ctx, f.namespace, "alice", nil, []string{"dan"}))
+	f.leave("alice", f.start)
+	f.requireEntries(
+		entry("alice", neverSeen(), isHere(f.start, lastseen.Green)), changed, changed,
+		entry("alice", isHere(f.start, lastseen.Green), hasLeft(f.start)))
+	kit.Forget(t, s, "alice")
+	require.ElementsMatch(t, []store.Change{entry("alice", hasLeft(f.start), neverSeen()), changed}, f.Read())
+
+	many := make([]string, 1200)
+	for i := range many {
+		many[i] = strconv.Itoa(i)
+	}
+	for _, contacts := range [][]string{many, nil} { // in one step, or in several
+		require.NoError(t, s.SetContacts(ctx, f.namespace, "alice", contacts))
+		entries := f.Read()
+		require.NotEmpty(t, entries)
+		require.Equal(t, slices.Repeat([]store.Change{changed}, len(entries)), entries)
+	}
 }

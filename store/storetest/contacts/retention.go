@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/changes"
 	"github.com/lastseen/lastseen/store/storetest/devices"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
@@ -20,6 +21,7 @@ func RunRetention(t *testing.T, open func(testing.TB) kit.Breakable) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, kit.Breakable){
 		"Ends":       testContactsEnd,
+		"Feed":       testContactsEndInFeed,
 		"Uses":       testContactsUses,
 		"Invisible":  testContactsOfInvisible,
 		"Purged":     testContactsAfterPurge,
@@ -69,6 +71,15 @@ func testContactsEnd(t *testing.T, b kit.Breakable) {
 	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, Trim(t, b, hour, true))
 	require.Equal(t, []string{kit.Namespace}, kit.Existing(t, b))
 	require.True(t, kit.RemoveEmpty(t, b, kit.Namespace), "nothing is left")
+}
+
+func testContactsEndInFeed(t *testing.T, b kit.Breakable) {
+	Set(t, b, "alice", "bob", "carol")
+	b.Pass(2 * hour)
+	Set(t, b, "carol", "alice")
+	f := changes.Begin(t, b)
+	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 2}, Trim(t, b, hour, true))
+	require.Equal(t, []store.Change{{User: "alice", Contacts: true}}, f.Read())
 }
 
 // RunBehind tests, on a store with one shard, that contacts which are written while the clock is behind do not

@@ -1,5 +1,5 @@
 -- Changes the contacts of an owner, and notes that as the owner's last use. Either all of the changes are made, or none.
--- It follows clock.lua.
+-- It follows feed.lua.
 --
 -- A change that is too large for one script, so that Redis would serve nothing else for too long, begins with a mark,
 -- which each of its scripts needs. Every other change removes the mark: what a newer change removed does not come back.
@@ -8,13 +8,14 @@
 -- uses_key      the last uses of their owners: the score of an owner is the newest that is known, in milliseconds
 -- marks_key     the marks of large changes, by owner; nil if there are none and none is made
 -- KEYS     see sides.lua; all that may be created are named
--- ARGV[1]  the owner
--- ARGV[2]  how many contacts an owner has at most
--- ARGV[3]  what to do: 'change'; 'replace', which also removes all contacts that are not added; 'begin' a large change;
+-- ARGV[1]  see feed.lua
+-- ARGV[2]  the owner
+-- ARGV[3]  how many contacts an owner has at most
+-- ARGV[4]  what to do: 'change'; 'replace', which also removes all contacts that are not added; 'begin' a large change;
 --          or 'continue' one
--- ARGV[4]  the mark of this change
--- ARGV[5]  how many contacts a script may name and find
--- ARGV[6]  how many contacts to add
+-- ARGV[5]  the mark of this change
+-- ARGV[6]  how many contacts a script may name and find
+-- ARGV[7]  how many contacts to add
 -- ARGV     then those, and the contacts to remove; each is in it once
 --
 -- Returns {created, outcome}: created is 1 if the key did not exist before and does now, and outcome is one of those
@@ -22,8 +23,8 @@
 -- which part is removed if nothing is to be added; or another change removed the mark.
 local too_many, done, too_large, overtaken = 0, 1, 2, 3
 
-local key, uses, marks, owner, task, mark = contacts_key, uses_key, marks_key, ARGV[1], ARGV[3], ARGV[4]
-local prefix, most, room, adds = owner .. '\0', tonumber(ARGV[2]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local key, uses, marks, owner, task, mark = contacts_key, uses_key, marks_key, ARGV[2], ARGV[4], ARGV[5]
+local prefix, most, room, adds = owner .. '\0', tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local low, high = '[' .. prefix, '(' .. owner .. '\1'
 local mark_kept = 60000 -- milliseconds; longer than any change takes
 
@@ -81,8 +82,8 @@ if task == 'replace' and adds > 0 and before + adds > room then
   return {0, too_large}
 end
 
-local kept, add = divide(7, 6 + adds)
-local remove = task == 'replace' and others(kept) or divide(7 + adds, #ARGV)
+local kept, add = divide(8, 7 + adds)
+local remove = task == 'replace' and others(kept) or divide(8 + adds, #ARGV)
 local count = before + #add - #remove
 if count > most then
   return {0, too_many}
@@ -113,6 +114,11 @@ else
 end
 if redis.call('EXISTS', key) == 0 then
   redis.call('UNLINK', uses)
+end
+if add[1] or remove[1] then
+  load_feed(clock())
+  append_contacts(owner)
+  save_tip()
 end
 settle()
 return {created, task == 'replace' and count > #kept + #add and too_large or done}

@@ -1,16 +1,17 @@
 -- Deletes the contacts of owners whose last use is longer ago than an age, up to a limit. The age is measured by the
 -- current clock of this Redis. It also gives owners that have no last use the present, some in each call: an older
--- lastseen wrote their contacts. It follows clock.lua and hidden.lua.
+-- lastseen wrote their contacts. It follows feed.lua and hidden.lua.
 --
 -- KEYS     see sides.lua, hidden.lua and contacts.lua; uses_key is named although it may not exist
--- ARGV[1]  the age in milliseconds
--- ARGV[2]  what the caller expects the clock to show, in milliseconds
--- ARGV[3]  how far the clock may be from that, in milliseconds
--- ARGV[4]  how many owners to look at, at most; with 0 they are only counted
--- ARGV[5]  how many contacts to delete, at most
--- ARGV[6]  '1' to delete them also if no contacts are left afterwards
--- ARGV[7]  how many owners to give a last use, at most
--- ARGV[8]  the owner after which they begin; '' for the first one
+-- ARGV[1]  see feed.lua
+-- ARGV[2]  the age in milliseconds
+-- ARGV[3]  what the caller expects the clock to show, in milliseconds
+-- ARGV[4]  how far the clock may be from that, in milliseconds
+-- ARGV[5]  how many owners to look at, at most; with 0 they are only counted
+-- ARGV[6]  how many contacts to delete, at most
+-- ARGV[7]  '1' to delete them also if no contacts are left afterwards
+-- ARGV[8]  how many owners to give a last use, at most
+-- ARGV[9]  the owner after which they begin; '' for the first one
 --
 -- Returns {due, owners, contacts, held, more, now, place}: due is how many owners to look at there were, owners and
 -- contacts are how many were deleted, held is 1 if contacts were kept because none would be left, more is 1 if a limit
@@ -18,8 +19,8 @@
 -- it is expected, due is -1 and now is the time in milliseconds; nothing changed.
 
 local key, contacts, uses = KEYS[1], contacts_key, uses_key
-local now, limit, room = clock(), tonumber(ARGV[4]), tonumber(ARGV[5])
-if math.abs(now - ARGV[2]) > tonumber(ARGV[3]) then
+local now, limit, room = clock(), tonumber(ARGV[5]), tonumber(ARGV[6])
+if math.abs(now - ARGV[3]) > tonumber(ARGV[4]) then
   return {-1, 0, 0, 0, 0, now, ''}
 end
 -- A clock that is behind must not make contacts look old: see contacts.lua.
@@ -80,6 +81,9 @@ local function delete(owners)
     end
     redis.call('ZREMRANGEBYLEX', contacts, low, high)
     redis.call('ZREM', uses, owner)
+    if size > 0 then
+      append_contacts(owner)
+    end
     deleted, count = deleted + math.min(size, 1), count + size
   end
   return deleted, count, true
@@ -89,12 +93,12 @@ if not contacts then
   return {0, 0, 0, 0, 0, now, ''}
 end
 redis.call('ZREM', uses, '') -- a script that has called a writing command can add also when memory is full
-local found, place = find_owners(ARGV[8], tonumber(ARGV[7]))
+local found, place = find_owners(ARGV[9], tonumber(ARGV[8]))
 if found[1] then
   claim()
   redis.call('ZADD', uses, 'NX', unpack(found))
 end
-local cutoff = now - ARGV[1]
+local cutoff = now - ARGV[2]
 local bound = string.format('(%.0f', cutoff)
 local due = cutoff >= 1 and redis.call('ZCOUNT', uses, '-inf', bound) or 0
 if due == 0 or limit == 0 then
@@ -106,10 +110,12 @@ local stale, raised = divide(owners, cutoff)
 if raised[1] then
   redis.call('ZADD', uses, 'XX', 'GT', unpack(raised))
 end
-if stale[1] and not (stays or raised[1] or ARGV[6] == '1') then
+if stale[1] and not (stays or raised[1] or ARGV[7] == '1') then
   return {due, 0, 0, 1, 0, now, place}
 end
+load_feed(now)
 local deleted, count, all = delete(stale)
+save_tip()
 if redis.call('EXISTS', contacts) == 0 then
   redis.call('UNLINK', uses)
 end

@@ -136,6 +136,13 @@ local function append(user, before, after, time, was, is)
   end
 end
 
+-- Appends that the contacts of a user changed. The entry says nothing else.
+local function append_contacts(owner)
+  if feed then
+    append(owner, 16, unknown, '0')
+  end
+end
+
 -- Writes which entry is the last one, if entries were appended, and deletes the oldest if there are too many.
 local function save_tip()
   if appended then
