@@ -1,0 +1,99 @@
+package feed
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// changeContacts appends that the contacts of a user changed.
+func (s *fakeStore) changeContacts(user string) {
+	defer s.lock()()
+	f := s.feed("chat")
+	s.append(f, user, store.Published{}, store.Published{})
+	for shard := range f.shards {
+		if n := len(f.shards[shard]); n > 0 && f.shards[shard][n-1].Status == "" {
+			f.shards[shard][n-1].Contacts = true
+		}
+	}
+}
+
+func contactsOf(w *Watcher) []string { return slices.Sorted(slices.Values(w.ContactsChanged())) }
+
+// TestContactsChanged: a watcher that waits learns of the users on whose contacts it depends, in memory or in the store,
+// and of no others. No change of contacts is told as one of a user.
+func TestContactsChanged(t *testing.T) {
+	for _, entries := range []int{100, 0} {
+		inWorld(t, 2, func(w *world) {
+			w.bounds.entries = entries
+			watcher, everyone := w.polled(1, "ann"), w.watch(Query{Everyone: true})
+			w.poll(everyone, 10)
+			watcher.DependOn("ann", "bob", "eve")
+			watcher.Ignore("eve")
+			require.Empty(w.t, watcher.ContactsChanged())
+			for _, user := range []string{"bob", "cat", "eve"} {
+				w.changeContacts(user)
+			}
+			b := w.must(w.next(watcher, time.Second))
+			require.Empty(w.t, b.Users)
+			_, ok := watcher.Tick()
+			require.False(w.t, ok, "contacts changed")
+			require.Equal(w.t, []string{"bob"}, contactsOf(watcher))
+			require.Empty(w.t, watcher.ContactsChanged())
+			require.Nil(w.t, w.next(watcher, time.Second))
+			_, ok = watcher.Tick()
+			require.True(w.t, ok)
+
+			w.changeContacts("ann")
+			w.set("ann", lastseen.Green)
+			time.Sleep(time.Second)
+			require.Equal(w.t, []string{"ann green"}, names(w.poll(watcher, 10)))
+			require.Equal(w.t, []string{"ann"}, contactsOf(watcher), "not later than what happened afterwards")
+			if entries > 0 {
+				require.Equal(w.t, []string{"ann green"}, names(*w.must(w.next(everyone, time.Second))))
+			}
+		})
+	}
+}
+
+// TestContactsOfEarlier: a watcher that continues from places which are not in memory reads what is after them.
+func TestContactsOfEarlier(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.bounds.entries = 0
+		places := w.poll(w.watch(Query{Users: []string{"ann"}}), 10).Places
+		w.changeContacts("bob")
+		time.Sleep(time.Second)
+		watcher := w.watch(Query{Users: []string{"ann"}, After: places})
+		watcher.DependOn("bob")
+		w.poll(watcher, 10)
+		require.Equal(w.t, []string{"bob"}, contactsOf(watcher))
+	})
+}
+
+// TestContactsOfRestart: when the feed begins again, contacts may have changed before that.
+func TestContactsOfRestart(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		begun, waiting := w.watch(Query{Users: []string{"ann"}}), w.watch(Query{})
+		for _, watcher := range []*Watcher{begun, waiting} {
+			watcher.DependOn("ann", "bob")
+		}
+		w.poll(begun, 10)
+		require.Empty(w.t, begun.ContactsChanged())
+		w.beginAgain(true)
+		time.Sleep(time.Second)
+		w.poll(waiting, 10)
+		w.must(w.next(begun, resetSpread+time.Second))
+		for _, watcher := range []*Watcher{begun, waiting} {
+			require.Equal(w.t, []string{"ann", "bob"}, contactsOf(watcher))
+		}
+		require.NotEmpty(w.t, begun.f.owners)
+		begun.Close()
+		waiting.Close()
+		require.Empty(w.t, begun.f.owners)
+	})
+}
