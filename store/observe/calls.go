@@ -7,6 +7,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,100 +25,44 @@ const (
 	outcomeError       = "error"
 )
 
-// operation is a method of a store.
-type operation int
-
-const (
-	opPing operation = iota
-	opLeave
-	opLookup
-	opCount
-	opNewest
-	opList
-	opForget
-	opTrim
-	opNamespaces
-	opRegister
-	opExist
-	opRemoveEmpty
-	opDeleteNamespace
-	opLease
-	opReady
-	opRecordChanges
-	opReadChanges
-	opSnapshotChanges
-	opScanUsers
-	opSweepChanges
-	opRecordDevices
-	opReadDevices
-	opCloseConnections
-	opClosings
-	opSetAvailability
-	opReadAvailability
-	opReadDetails
-	opSetContacts
-	opChangeContacts
-	opListContacts
-	opAreContacts
-	opTrimContacts
-	opSignal
-	opStartCall
-	opStepCall
-	opHearCalls
-	opReadCalls
-	opExpireCalls
-	opCallNamespaces
-	operations // their number
-)
-
-// operationNames returns the values of the label, by operation.
-func operationNames() [operations]string {
-	return [...]string{
-		opPing: "ping", opLeave: "leave", opLookup: "lookup", opCount: "count", opNewest: "newest", opList: "list",
-		opForget: "forget", opTrim: "trim", opNamespaces: "namespaces", opRegister: "register",
-		opExist:       "exist",
-		opRemoveEmpty: "remove_empty", opDeleteNamespace: "delete_namespace", opLease: "lease", opReady: "ready",
-		opRecordChanges: "record_changes", opReadChanges: "read_changes", opSnapshotChanges: "snapshot_changes",
-		opScanUsers:    "scan_users",
-		opSweepChanges: "sweep_changes", opRecordDevices: "record_devices", opReadDevices: "read_devices",
-		opCloseConnections: "close_connections", opClosings: "closings",
-		opSetAvailability: "set_availability", opReadAvailability: "read_availability", opReadDetails: "read_details",
-		opSetContacts: "set_contacts", opChangeContacts: "change_contacts", opListContacts: "list_contacts",
-		opAreContacts: "are_contacts", opTrimContacts: "trim_contacts", opSignal: "signal",
-		opStartCall: "start_call", opStepCall: "step_call", opHearCalls: "hear_calls", opReadCalls: "read_calls",
-		opExpireCalls: "expire_calls", opCallNamespaces: "call_namespaces",
-	}
+// operations returns the values of the label: the methods of a store.
+func operations() []string {
+	return strings.Fields(`
+		ping leave lookup count newest list forget trim namespaces register exist remove_empty delete_namespace
+		lease ready record_changes read_changes snapshot_changes scan_users sweep_changes record_devices
+		read_devices close_connections closings set_availability read_availability read_details set_contacts
+		change_contacts list_contacts are_contacts trim_contacts signal start_call step_call hear_calls
+		read_calls expire_calls call_namespaces`)
 }
 
 // Calls measures the time of calls to a store. It is a [prometheus.Collector].
 type Calls struct {
 	*prometheus.HistogramVec
-	now   func() time.Duration // since some moment: half the cost of the time of day, in each call
-	names [operations]string
-	ok    [operations]prometheus.Observer // of calls without an error, which are frequent
+	now func() time.Duration           // since some moment: half the cost of the time of day, in each call
+	ok  map[string]prometheus.Observer // of calls without an error, which are frequent; by operation
 }
 
 // NewCalls returns the metric lastseen_store_call_duration_seconds, without calls.
 func NewCalls() *Calls {
 	start := time.Now()
-	c := &Calls{now: func() time.Duration { return time.Since(start) }, names: operationNames()}
+	c := &Calls{now: func() time.Duration { return time.Since(start) }, ok: map[string]prometheus.Observer{}}
 	c.HistogramVec = prometheus.NewHistogramVec(
 		histogram("lastseen_store_call_duration_seconds", "Time of calls to the store, by operation and outcome.",
 			durationBuckets()),
 		[]string{"operation", "outcome"})
-	for o, name := range c.names {
-		c.ok[o] = c.WithLabelValues(name, outcomeOK)
+	for _, operation := range operations() {
+		c.ok[operation] = c.WithLabelValues(operation, outcomeOK)
 	}
 	return c
 }
 
-func (c *Calls) begin(operation) time.Duration { return c.now() }
+func (c *Calls) begin(string) time.Duration { return c.now() }
 
 // done records a call that began at the given time and returned err.
-func (c *Calls) done(o operation, begun time.Duration, err error) {
-	child := c.ok[o]
+func (c *Calls) done(operation string, begun time.Duration, err error) {
+	child := c.ok[operation]
 	if failed := failure(err); failed != nil {
-		child = c.WithLabelValues(c.names[o], outcome(failed))
+		child = c.WithLabelValues(operation, outcome(failed))
 	}
 	child.Observe((c.now() - begun).Seconds())
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -25,89 +26,247 @@ type observed struct {
 
 // meter notices each call. Done has what begin returned, and the error of the call.
 type meter interface {
-	begin(o operation) time.Duration
-	done(o operation, begun time.Duration, err error)
+	begin(operation string) time.Duration
+	done(operation string, begun time.Duration, err error)
 }
 
+// call is a call of an operation that has begun.
+type call struct {
+	operation string
+	begun     time.Duration
+}
+
+func (s *observed) begin(operation string) call { return call{operation, s.meter.begin(operation)} }
+
 // done ends a call. Methods defer it, with the results' variable, which stays on the stack since no interface has it.
-func (s *observed) done(o operation, begun time.Duration, err *error) { s.meter.done(o, begun, *err) }
+func (s *observed) done(c call, err *error) { s.meter.done(c.operation, c.begun, *err) }
 
 // Unwrap returns the store that is measured; see [store.As].
 func (s *observed) Unwrap() store.Store { return s.Store }
 
 func (s *observed) Ping(ctx context.Context, ns string, batch []store.Sighting) (_ []lastseen.State, err error) {
-	defer s.done(opPing, s.meter.begin(opPing), &err)
+	defer s.done(s.begin("ping"), &err)
 	return s.Store.Ping(ctx, ns, batch)
 }
 
 func (s *observed) Leave(ctx context.Context, ns string, batch []store.Sighting) (_ []lastseen.State, err error) {
-	defer s.done(opLeave, s.meter.begin(opLeave), &err)
+	defer s.done(s.begin("leave"), &err)
 	return s.Store.Leave(ctx, ns, batch)
 }
 
 func (s *observed) Lookup(ctx context.Context, ns string, users []string) (_ []lastseen.State, err error) {
-	defer s.done(opLookup, s.meter.begin(opLookup), &err)
+	defer s.done(s.begin("lookup"), &err)
 	return s.Store.Lookup(ctx, ns, users)
 }
 
 func (s *observed) Count(ctx context.Context, ns string, ranges []lastseen.Range) (_ []int64, err error) {
-	defer s.done(opCount, s.meter.begin(opCount), &err)
+	defer s.done(s.begin("count"), &err)
 	return s.Store.Count(ctx, ns, ranges)
 }
 
 func (s *observed) Newest(ctx context.Context, ns string) (_ lastseen.Instant, err error) {
-	defer s.done(opNewest, s.meter.begin(opNewest), &err)
+	defer s.done(s.begin("newest"), &err)
 	return s.Store.Newest(ctx, ns)
 }
 
 func (s *observed) List(ctx context.Context, ns string, q store.ListQuery) (_ []store.Record, err error) {
-	defer s.done(opList, s.meter.begin(opList), &err)
+	defer s.done(s.begin("list"), &err)
 	return s.Store.List(ctx, ns, q)
 }
 
 func (s *observed) Forget(ctx context.Context, ns, user string) (err error) {
-	defer s.done(opForget, s.meter.begin(opForget), &err)
+	defer s.done(s.begin("forget"), &err)
 	return s.Store.Forget(ctx, ns, user)
 }
 
 func (s *observed) Trim(ctx context.Context, ns string, q store.TrimQuery) (_ store.TrimResult, err error) {
-	defer s.done(opTrim, s.meter.begin(opTrim), &err)
+	defer s.done(s.begin("trim"), &err)
 	return s.Store.Trim(ctx, ns, q)
 }
 
 func (s *observed) Namespaces(ctx context.Context, after string, limit int) (_ []store.NamespaceInfo, err error) {
-	defer s.done(opNamespaces, s.meter.begin(opNamespaces), &err)
+	defer s.done(s.begin("namespaces"), &err)
 	return s.Store.Namespaces(ctx, after, limit)
 }
 
 func (s *observed) Exist(ctx context.Context, namespaces []string) (_ []bool, err error) {
-	defer s.done(opExist, s.meter.begin(opExist), &err)
+	defer s.done(s.begin("exist"), &err)
 	return s.Store.Exist(ctx, namespaces)
 }
 
 func (s *observed) Register(ctx context.Context, namespaces []string) (err error) {
-	defer s.done(opRegister, s.meter.begin(opRegister), &err)
+	defer s.done(s.begin("register"), &err)
 	return s.Store.Register(ctx, namespaces)
 }
 
 func (s *observed) RemoveEmpty(ctx context.Context, ns string) (_ bool, err error) {
-	defer s.done(opRemoveEmpty, s.meter.begin(opRemoveEmpty), &err)
+	defer s.done(s.begin("remove_empty"), &err)
 	return s.Store.RemoveEmpty(ctx, ns)
 }
 
 func (s *observed) DeleteNamespace(ctx context.Context, ns string) (err error) {
-	defer s.done(opDeleteNamespace, s.meter.begin(opDeleteNamespace), &err)
+	defer s.done(s.begin("delete_namespace"), &err)
 	return s.Store.DeleteNamespace(ctx, ns)
 }
 
 func (s *observed) Lease(ctx context.Context, name string, ttl time.Duration) (_ bool, err error) {
-	defer s.done(opLease, s.meter.begin(opLease), &err)
+	defer s.done(s.begin("lease"), &err)
 	return s.Store.Lease(ctx, name, ttl)
 }
 
 func (s *observed) Ready(ctx context.Context) (err error) {
-	defer s.done(opReady, s.meter.begin(opReady), &err)
+	defer s.done(s.begin("ready"), &err)
 	return s.Store.Ready(ctx)
+}
+
+func (s *observed) RecordChanges(ctx context.Context, ns string, t lastseen.Thresholds) (err error) {
+	defer s.done(s.begin("record_changes"), &err)
+	return s.Store.RecordChanges(ctx, ns, t)
+}
+
+func (s *observed) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
+	var failed error
+	defer s.done(s.begin("read_changes"), &failed)
+	s.Store.ReadChanges(ctx, reads)
+	for _, r := range reads {
+		failed = cmp.Or(failed, failure(r.Err))
+	}
+}
+
+func (s *observed) SnapshotChanges(ctx context.Context, ns string, users []string) (_ store.Snapshot, err error) {
+	defer s.done(s.begin("snapshot_changes"), &err)
+	return s.Store.SnapshotChanges(ctx, ns, users)
+}
+
+func (s *observed) ScanUsers(
+	ctx context.Context, ns string, after store.Place, limit int,
+) (_ []string, _ store.Place, err error) {
+	defer s.done(s.begin("scan_users"), &err)
+	return s.Store.ScanUsers(ctx, ns, after, limit)
+}
+
+func (s *observed) SweepChanges(ctx context.Context, sweeps []*store.ChangesSweep) {
+	var failed error
+	defer s.done(s.begin("sweep_changes"), &failed)
+	s.Store.SweepChanges(ctx, sweeps)
+	for _, w := range sweeps {
+		failed = cmp.Or(failed, failure(w.Err))
+	}
+}
+
+func (s *observed) RecordDevices(
+	ctx context.Context, ns string, window time.Duration, batch []store.DeviceSighting,
+) (_ []lastseen.State, err error) {
+	defer s.done(s.begin("record_devices"), &err)
+	return s.Store.RecordDevices(ctx, ns, window, batch)
+}
+
+func (s *observed) ReadDevices(ctx context.Context, ns, user string) (_ store.UserDevices, err error) {
+	defer s.done(s.begin("read_devices"), &err)
+	return s.Store.ReadDevices(ctx, ns, user)
+}
+
+func (s *observed) CloseConnections(ctx context.Context, ns, user string) (err error) {
+	defer s.done(s.begin("close_connections"), &err)
+	return s.Store.CloseConnections(ctx, ns, user)
+}
+
+func (s *observed) Closings(
+	ctx context.Context, after store.ClosingPlace,
+) (_ []store.Closing, _ store.ClosingPlace, err error) {
+	defer s.done(s.begin("closings"), &err)
+	return s.Store.Closings(ctx, after)
+}
+
+func (s *observed) SetAvailability(
+	ctx context.Context, ns, user string, said lastseen.Said, at lastseen.Instant,
+) (_ lastseen.State, err error) {
+	defer s.done(s.begin("set_availability"), &err)
+	return s.Store.SetAvailability(ctx, ns, user, said, at)
+}
+
+func (s *observed) ReadAvailability(
+	ctx context.Context, ns, user string, at lastseen.Instant,
+) (_ lastseen.Said, err error) {
+	defer s.done(s.begin("read_availability"), &err)
+	return s.Store.ReadAvailability(ctx, ns, user, at)
+}
+
+// Describe is measured as a lookup: a batch of lookups can have both.
+func (s *observed) Describe(
+	ctx context.Context, ns string, users []string,
+) (_ []lastseen.State, _ map[string]store.Details, err error) {
+	defer s.done(s.begin("lookup"), &err)
+	return s.Store.Describe(ctx, ns, users)
+}
+
+func (s *observed) ReadDetails(
+	ctx context.Context, ns string, records []store.Record,
+) (_ map[string]store.Details, err error) {
+	defer s.done(s.begin("read_details"), &err)
+	return s.Store.ReadDetails(ctx, ns, records)
+}
+
+func (s *observed) SetContacts(ctx context.Context, ns, owner string, contacts []string) (err error) {
+	defer s.done(s.begin("set_contacts"), &err)
+	return s.Store.SetContacts(ctx, ns, owner, contacts)
+}
+
+func (s *observed) ChangeContacts(ctx context.Context, ns, owner string, add, remove []string) (err error) {
+	defer s.done(s.begin("change_contacts"), &err)
+	return s.Store.ChangeContacts(ctx, ns, owner, add, remove)
+}
+
+func (s *observed) ListContacts(ctx context.Context, ns, owner, after string, limit int) (_ []string, err error) {
+	defer s.done(s.begin("list_contacts"), &err)
+	return s.Store.ListContacts(ctx, ns, owner, after, limit)
+}
+
+func (s *observed) AreContacts(ctx context.Context, ns string, pairs []store.ContactPair) (_ []bool, err error) {
+	defer s.done(s.begin("are_contacts"), &err)
+	return s.Store.AreContacts(ctx, ns, pairs)
+}
+
+func (s *observed) TrimContacts(
+	ctx context.Context, ns string, q store.TrimQuery,
+) (_ store.ContactsTrimResult, err error) {
+	defer s.done(s.begin("trim_contacts"), &err)
+	return s.Store.TrimContacts(ctx, ns, q)
+}
+
+func (s *observed) Signal(ctx context.Context, signal store.Signal) (err error) {
+	defer s.done(s.begin("signal"), &err)
+	return s.Store.Signal(ctx, signal)
+}
+
+func (s *observed) StartCall(ctx context.Context, ns string, c store.NewCall) (_ store.CallStep, err error) {
+	defer s.done(s.begin("start_call"), &err)
+	return s.Store.StartCall(ctx, ns, c)
+}
+
+func (s *observed) StepCall(ctx context.Context, ns string, a store.CallAct) (_ store.CallStep, err error) {
+	defer s.done(s.begin("step_call"), &err)
+	return s.Store.StepCall(ctx, ns, a)
+}
+
+func (s *observed) HearCalls(ctx context.Context, ns string, heard []store.CallHeard) (_ store.HeardCalls, err error) {
+	defer s.done(s.begin("hear_calls"), &err)
+	return s.Store.HearCalls(ctx, ns, heard)
+}
+
+func (s *observed) ReadCalls(ctx context.Context, ns string, ids, users []string) (_ []lastseen.Call, err error) {
+	defer s.done(s.begin("read_calls"), &err)
+	return s.Store.ReadCalls(ctx, ns, ids, users)
+}
+
+func (s *observed) ExpireCalls(ctx context.Context, ns string) (_ store.ExpiredCalls, err error) {
+	defer s.done(s.begin("expire_calls"), &err)
+	return s.Store.ExpireCalls(ctx, ns)
+}
+
+func (s *observed) CallNamespaces(ctx context.Context, after string, limit int) (_ []string, err error) {
+	defer s.done(s.begin("call_namespaces"), &err)
+	return s.Store.CallNamespaces(ctx, after, limit)
 }
 
 type observedBatcher struct {
@@ -117,14 +276,14 @@ type observedBatcher struct {
 
 func (s *observedBatcher) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
 	var failed error
-	defer s.done(opPing, s.meter.begin(opPing), &failed)
+	defer s.done(s.begin("ping"), &failed)
 	s.batcher.PingBatches(ctx, batches)
 	failed = firstError(batches)
 }
 
 func (s *observedBatcher) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
 	var failed error
-	defer s.done(opLookup, s.meter.begin(opLookup), &failed)
+	defer s.done(s.begin("lookup"), &failed)
 	s.batcher.LookupBatches(ctx, batches)
 	failed = firstError(batches)
 }
