@@ -142,7 +142,7 @@ type Shared struct {
 	probes       singleflight.Group // of readyz
 	pages        web.Pages
 	draining     atomic.Bool
-	// Telemetry counts what happens; nil without Config.Metrics, which has no effect.
+	// Telemetry counts what happens.
 	Telemetry *telemetry.Metrics
 }
 

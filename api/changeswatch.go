@@ -50,11 +50,9 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 		return nil, err
 	}
 	ctx := c.Request().Context()
-	if s.Telemetry != nil {
-		if w.opened, err = s.Store.Now(ctx); err != nil {
-			w.counted.clear()
-			return nil, err
-		}
+	if w.opened, err = s.Store.Now(ctx); err != nil {
+		w.counted.clear()
+		return nil, err
 	}
 	s.overload.begin()
 	defer s.overload.end()
@@ -159,7 +157,7 @@ func (w *watch) authorizeAgain(now time.Time) error {
 // delivered observes how long changes took that were written to a client which was waiting, since an instant, when they
 // were recorded.
 func (s *server) delivered(ctx context.Context, opened lastseen.Instant, users []feed.Update) {
-	if s.Telemetry == nil || len(users) == 0 {
+	if len(users) == 0 {
 		return
 	}
 	now, err := s.Store.Now(ctx)

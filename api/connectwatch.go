@@ -173,7 +173,7 @@ func (f *following) replace(s *server, q watchQuery) (batch feed.Batch, err erro
 
 // noteOpened notes when the client begins to wait, for the delivery lag.
 func (f *following) noteOpened(s *server) {
-	if f.Telemetry == nil || f.opened != math.MaxInt64 {
+	if f.opened != math.MaxInt64 {
 		return
 	}
 	if now, err := s.Store.Now(f.ctx); err == nil {

@@ -57,16 +57,11 @@ func heldTime(c echo.Context) time.Duration {
 
 // ObserveLag observes how many milliseconds after a change it was written to a client that waited.
 func (m *Metrics) ObserveLag(ms lastseen.Instant) {
-	if m != nil {
-		m.changes.lag.Observe(float64(max(0, ms)) / 1000)
-	}
+	m.changes.lag.Observe(float64(max(0, ms)) / 1000)
 }
 
 // Hold counts a request as one that waits, and no longer as one being served, until the returned function is called.
 func (m *Metrics) Hold(c echo.Context, t Delivery) (release func()) {
-	if m == nil {
-		return func() {}
-	}
 	began := m.requests.now()
 	m.requests.inProgress.Add(-1)
 	m.changes.open[t].Add(1)
@@ -90,7 +85,7 @@ const (
 	socketEvents
 )
 
-// socketMetrics are about WebSockets. Methods of [Metrics] count; those of a nil *Metrics have no effect.
+// socketMetrics are about WebSockets.
 type socketMetrics struct {
 	open, limit atomic.Int64
 	opened      prometheus.Counter
@@ -130,31 +125,18 @@ func newSocketMetrics(f factory) *socketMetrics {
 
 // SocketOpened counts a WebSocket that opened.
 func (m *Metrics) SocketOpened() {
-	if m != nil {
-		m.sockets.open.Add(1)
-		m.sockets.opened.Inc()
-	}
+	m.sockets.open.Add(1)
+	m.sockets.opened.Inc()
 }
 
 // SocketClosed counts a WebSocket that ended with a close code.
 func (m *Metrics) SocketClosed(code int) {
-	if m == nil {
-		return
-	}
 	m.sockets.open.Add(-1)
 	cmp.Or(m.sockets.closed[code], m.sockets.closed[0]).Inc() // a client can send any code
 }
 
 // CountSocket counts an event of a WebSocket.
-func (m *Metrics) CountSocket(e socketEvent) {
-	if m != nil {
-		m.sockets.events[e].Inc()
-	}
-}
+func (m *Metrics) CountSocket(e socketEvent) { m.sockets.events[e].Inc() }
 
 // Follows counts sessions that follow changes.
-func (m *Metrics) Follows(n int64) {
-	if m != nil {
-		m.changes.open[webSocket].Add(n)
-	}
-}
+func (m *Metrics) Follows(n int64) { m.changes.open[webSocket].Add(n) }

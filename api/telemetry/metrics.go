@@ -13,8 +13,8 @@ import (
 	"github.com/lastseen/lastseen/api/problem"
 )
 
-// Metrics are the metrics of the handlers, which docs/metrics.md defines. They outlive a handler. Methods of a nil
-// *Metrics have no effect. Clients cannot add labels: each label is from a list in the code or in the configuration.
+// Metrics are the metrics of the handlers, which docs/metrics.md defines. They outlive a handler. Clients cannot add
+// labels: each label is from a list in the code or in the configuration.
 type Metrics struct {
 	requests   *requestMetrics
 	errors     map[problem.Code]prometheus.Counter
@@ -24,7 +24,7 @@ type Metrics struct {
 	gaps       prometheus.Observer
 	changes    *changesMetrics
 	sockets    *socketMetrics
-	configured atomic.Pointer[configuredMetrics] // of the newest handler; nil before the first
+	configured atomic.Pointer[configuredMetrics] // of the newest handler
 }
 
 // Event is what clients record.
@@ -45,11 +45,8 @@ type configuredMetrics struct {
 	left     map[string]prometheus.Counter // departures, by configured namespace
 }
 
-// New registers the metrics of handlers with these routes; it returns nil if there is no registry.
+// New returns the metrics of handlers with these routes, and registers them if there is a registry.
 func New(registry prometheus.Registerer, routes []Route) *Metrics {
-	if registry == nil {
-		return nil
-	}
 	f := factory{promauto.With(registry)}
 	m := &Metrics{
 		requests: newRequestMetrics(f, routes), changes: newChangesMetrics(f),
@@ -65,6 +62,7 @@ func New(registry prometheus.Registerer, routes []Route) *Metrics {
 			"Time since the user's last ping, as a multiple of the ping interval; a sample of pings.",
 			[]float64{.5, .8, 1, 1.2, 1.5, 2, 3, 5, 10}).WithLabelValues(),
 	}
+	m.configured.Store(&configuredMetrics{interval: func(string) time.Duration { return 0 }}) // before the first handler
 	codes := f.counters("lastseen_http_errors_total", "Error responses by code.", "code")
 	for _, c := range problem.Types() {
 		m.errors[c.Code] = codes.WithLabelValues(string(c.Code))
@@ -109,9 +107,6 @@ func (f factory) histograms(name, help string, buckets []float64, labels ...stri
 // Configure sets what depends on the configuration of the newest handler: how many WebSockets can be open, the
 // configured namespaces, and the ping interval of any namespace.
 func (m *Metrics) Configure(webSockets int, namespaces []string, interval func(namespace string) time.Duration) {
-	if m == nil {
-		return
-	}
 	m.sockets.limit.Store(int64(webSockets))
 	c := &configuredMetrics{interval: interval, left: map[string]prometheus.Counter{}}
 	for _, name := range namespaces {
@@ -121,24 +116,13 @@ func (m *Metrics) Configure(webSockets int, namespaces []string, interval func(n
 }
 
 // Failed counts an error response.
-func (m *Metrics) Failed(c problem.Code) {
-	if m != nil {
-		m.errors[c].Inc()
-	}
-}
+func (m *Metrics) Failed(c problem.Code) { m.errors[c].Inc() }
 
 // RateLimited counts a request that a rate limit refused.
-func (m *Metrics) RateLimited(p limit.Policy) {
-	if m != nil {
-		m.limited[p].Inc()
-	}
-}
+func (m *Metrics) RateLimited(p limit.Policy) { m.limited[p].Inc() }
 
 // Recorded counts events that were recorded, given the resulting states and the time of each event.
 func (m *Metrics) Recorded(e Event, namespace string, states []lastseen.State, at func(i int) lastseen.Instant) {
-	if m == nil {
-		return
-	}
 	superseded, left := 0, 0
 	for i, state := range states {
 		switch {
@@ -151,23 +135,15 @@ func (m *Metrics) Recorded(e Event, namespace string, states []lastseen.State, a
 	m.Accepted(e, len(states)-superseded)
 	add(m.results[e].superseded, superseded)
 	if e == Leave {
-		add(m.configured.Load().left[namespace], left)
+		m.CountLeft(namespace, left)
 	}
 }
 
 // Accepted counts events that will be recorded, or were.
-func (m *Metrics) Accepted(e Event, n int) {
-	if m != nil {
-		add(m.results[e].recorded, n)
-	}
-}
+func (m *Metrics) Accepted(e Event, n int) { add(m.results[e].recorded, n) }
 
 // Refused counts events that were not recorded.
-func (m *Metrics) Refused(e Event, n int) {
-	if m != nil {
-		add(m.results[e].refused, n)
-	}
-}
+func (m *Metrics) Refused(e Event, n int) { add(m.results[e].refused, n) }
 
 // add adds n to a counter, which is nil if the namespace is not configured.
 func add(c prometheus.Counter, n int) {
@@ -176,41 +152,21 @@ func add(c prometheus.Counter, n int) {
 	}
 }
 
-// GapObserver returns the function that a store calls for a sample of pings, with the time since the user's previous
-// ping. It is nil if there are no metrics.
-func (m *Metrics) GapObserver() func(namespace string, gap time.Duration) {
-	if m == nil {
-		return nil
-	}
-	return func(namespace string, gap time.Duration) {
-		c := m.configured.Load()
-		if c == nil { // a store that is used before there is a handler
-			return
-		}
-		if interval := c.interval(namespace); interval > 0 {
-			m.gaps.Observe(float64(gap) / float64(interval))
-		}
+// ObserveGap observes the time since a user's previous ping, of which a store has a sample.
+func (m *Metrics) ObserveGap(namespace string, gap time.Duration) {
+	if interval := m.configured.Load().interval(namespace); interval > 0 {
+		m.gaps.Observe(float64(gap) / float64(interval))
 	}
 }
 
 // CountLeft counts n users who left by the end of a connection, or by a leave that waited, if the namespace is
 // configured.
-func (m *Metrics) CountLeft(namespace string, n int) {
-	add(m.leftOf(namespace), n)
-}
+func (m *Metrics) CountLeft(namespace string, n int) { add(m.configured.Load().left[namespace], n) }
 
 // CountExpired counts n users who turned grey without a leave, if the namespace is configured. The first call makes the
 // time series, also with 0: a namespace that is not counted has none.
 func (m *Metrics) CountExpired(namespace string, n int) {
-	if m.leftOf(namespace) != nil {
+	if m.configured.Load().left[namespace] != nil {
 		m.departures.WithLabelValues(namespace, "expired").Add(float64(n))
 	}
-}
-
-// leftOf returns the counter of users who left a namespace; nil if it is not configured.
-func (m *Metrics) leftOf(namespace string) prometheus.Counter {
-	if m == nil || m.configured.Load() == nil {
-		return nil
-	}
-	return m.configured.Load().left[namespace]
 }

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/admin"
@@ -20,11 +18,10 @@ import (
 	"github.com/lastseen/lastseen/store/filestore"
 )
 
-// adminListener is the address for operators, and the metrics that are shown there. It is nil if it is off.
+// adminListener is the address for operators. It is nil if it is off.
 type adminListener struct {
 	net.Listener
-	registry *prometheus.Registry
-	logger   *slog.Logger
+	logger *slog.Logger
 }
 
 // listenAdmin opens the admin address in the settings; nil if it is off. If the default address is in use, as by
@@ -42,15 +39,7 @@ func listenAdmin(c *config.Config, logger *slog.Logger) (*adminListener, error) 
 	case err != nil:
 		return nil, err
 	}
-	return &adminListener{listener, newRegistry(version()), logger}, nil
-}
-
-// registerer returns where to register metrics; nil if they are not shown anywhere.
-func (a *adminListener) registerer() prometheus.Registerer {
-	if a == nil {
-		return nil
-	}
-	return a.registry
+	return &adminListener{listener, logger}, nil
 }
 
 // address returns the address; nil if it is off.
@@ -68,13 +57,15 @@ func (a *adminListener) close() {
 	}
 }
 
-// serve serves operators in the background until the listener is closed, and returns a function that ends it.
-func (a *adminListener) serve(running *runtimeConfig) (stop func()) {
+// serve serves operators in the background until the listener is closed, and counts users for them. It returns a
+// function that ends both.
+func (a *adminListener) serve(ctx context.Context, running *runtimeConfig) (stop func()) {
 	if a == nil {
 		return func() {}
 	}
+	stopCounting := inBackground(ctx, running.countUsers)
 	server := admin.NewServer(admin.Config{
-		Gatherer: a.registry, Ready: running.ready, Backup: running.backup(), AllowsHost: running.allowsOperators,
+		Gatherer: running.metrics, Ready: running.ready, Backup: running.backup(), AllowsHost: running.allowsOperators,
 		Logger: a.logger,
 	})
 	limited := api.LimitConnections(server, a, admin.MaxConnections, a.logger, nil)
@@ -83,7 +74,10 @@ func (a *adminListener) serve(running *runtimeConfig) (stop func()) {
 			a.logger.Error("the admin listener failed; there are no metrics until a restart", "error", err)
 		}
 	}()
-	return func() { _ = server.Close() } // operators' requests do not delay the end
+	return func() {
+		_ = server.Close() // operators' requests do not delay the end
+		stopCounting()
+	}
 }
 
 // errDraining means that the server is about to end.

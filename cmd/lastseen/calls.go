@@ -20,9 +20,6 @@ func (r *runtimeConfig) newKeeper() *calls.Keeper {
 
 // keeper registers the metrics of calls between users, and has the keeper observed.
 func (m storeMetrics) keeper(k *calls.Keeper) {
-	if m.Registerer == nil {
-		return
-	}
 	lag := observe.NewLag("lastseen_calls_expiry_lag_seconds",
 		"Time by which calls were ended later than their time passed, for the first of those that were ended together.")
 	k.Late = func(d time.Duration) { lag.Observe(d.Seconds()) }

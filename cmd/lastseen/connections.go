@@ -25,9 +25,6 @@ func maxConnections(setting int, files uint64) int {
 
 // connections registers the metrics of the connections that users hold open.
 func (m storeMetrics) connections(r *connections.Registry) {
-	if m.Registerer == nil {
-		return
-	}
 	m.gauge("connections", "Connections of users that are open.",
 		func() float64 { return float64(r.Stats().Open) })
 	m.gauge("connections_waiting", "Goodbyes and leaves that wait for their time, or for the store.",

@@ -33,7 +33,6 @@ func TestMetricsOfConnections(t *testing.T) {
 		Store: devicesStore{}, Settings: func(string) connections.Settings { return connections.Settings{} },
 	})
 	registry := prometheus.NewRegistry()
-	storeMetrics{}.connections(r) // without a registerer nothing is measured
 	storeMetrics{registry}.connections(r)
 	for _, how := range []connections.Ending{
 		connections.Left, connections.Gone, connections.Silent, connections.Ended,

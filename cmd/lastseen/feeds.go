@@ -27,9 +27,7 @@ func (r *runtimeConfig) newFeeds(maxWatches int) feeds {
 		Recorded: sweep.Add, Observe: metrics,
 		Restarted: func(namespace string) { r.registry.RecordAgain(namespace) },
 	})
-	if r.metrics != nil {
-		metrics.register(r.metrics, hub, sweep, maxWatches)
-	}
+	metrics.register(r.metrics, hub, sweep, maxWatches)
 	return feeds{hub, sweep}
 }
 

@@ -31,14 +31,11 @@ func newRegistry(v api.Version) *prometheus.Registry {
 	return registry
 }
 
-// storeMetrics registers the metrics of a store. Without a registerer nothing is measured, nor wrapped.
+// storeMetrics registers the metrics of a store.
 type storeMetrics struct{ prometheus.Registerer }
 
-// flushes returns what is called after each flush of a file; nil if that is not measured.
+// flushes returns what is called after each flush of a file.
 func (m storeMetrics) flushes() func(time.Duration) {
-	if m.Registerer == nil {
-		return nil
-	}
 	durations := observe.NewDuration("lastseen_file_flush_duration_seconds", "Time of a flush.")
 	m.MustRegister(durations)
 	return func(d time.Duration) { durations.Observe(d.Seconds()) }
@@ -46,9 +43,6 @@ func (m storeMetrics) flushes() func(time.Duration) {
 
 // file returns the store in a file, measured.
 func (m storeMetrics) file(s *filestore.Store) store.Store {
-	if m.Registerer == nil {
-		return s
-	}
 	m.clock(s.ClockStats)
 	m.gauge("file_users", "Users in the file store.", func() float64 { return float64(s.Stats().Users) })
 	m.gauge("file_dirty_users", "Users whose change is not on disk yet, at most.",
@@ -67,9 +61,6 @@ func (m storeMetrics) file(s *filestore.Store) store.Store {
 
 // batched returns the store on Redis, measured, with a queue in front of it.
 func (m storeMetrics) batched(s *redisstore.Store, calls *observe.Calls, o coalesce.Options) store.Store {
-	if m.Registerer == nil {
-		return coalesce.New(s, o)
-	}
 	o.Observe = observe.NewBatches(m, coalesce.Pings, coalesce.Lookups, coalesce.Devices)
 	queued := coalesce.New(observe.Batcher(s, calls), o)
 	for kind, stats := range map[string]func() coalesce.CallStats{
@@ -96,11 +87,8 @@ func (m storeMetrics) batched(s *redisstore.Store, calls *observe.Calls, o coale
 	return queued
 }
 
-// calls returns the metric of calls to a store; nil if that is not measured.
+// calls returns the metric of calls to a store.
 func (m storeMetrics) calls() *observe.Calls {
-	if m.Registerer == nil {
-		return nil
-	}
 	calls := observe.NewCalls()
 	m.MustRegister(calls)
 	return calls
@@ -133,9 +121,6 @@ func options(name, help string, labels []string) prometheus.Opts {
 
 // retention registers the metrics of the job.
 func (m storeMetrics) retention(job *jobs.Retention) {
-	if m.Registerer == nil {
-		return
-	}
 	m.counter("retention_deleted_total", "Users deleted by retention.",
 		func() float64 { return float64(job.Stats().Deleted) })
 	m.counter("retention_contacts_deleted_total", "Contacts deleted by contacts-retention.",
@@ -159,9 +144,6 @@ func (m storeMetrics) optionalGauge(name, help string, value func() (v float64, 
 
 // countUsers registers the metric of users by status, and counts departures until the context ends.
 func (r *runtimeConfig) countUsers(ctx context.Context) {
-	if r.metrics == nil {
-		return
-	}
 	r.metrics.MustRegister(observe.NewUsers(r.store, r.countedNamespaces))
 	yellow := func() map[string]time.Duration {
 		thresholds := map[string]time.Duration{}

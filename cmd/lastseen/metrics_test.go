@@ -11,10 +11,7 @@ import (
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/coalesce"
-	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/jobs"
-	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
@@ -97,14 +94,6 @@ func TestMetricsOfRedis(t *testing.T) {
 	require.Contains(t, found, "lastseen_clock_offset_seconds")
 	require.Positive(t, found["lastseen_redis_connections active"]+found["lastseen_redis_connections idle"])
 	require.NotContains(t, found, "lastseen_file_users")
-}
-
-// TestNothingIsWrappedWithoutMetrics: without an admin listener, stores are what they were.
-func TestNothingIsWrappedWithoutMetrics(t *testing.T) {
-	require.IsType(t, &filestore.Store{}, measuredStore(t, storetest.DataFile(t), nil))
-	s := measuredStore(t, redistest.Start(t), nil)
-	require.IsType(t, &coalesce.Store{}, s)
-	require.IsType(t, &redisstore.Store{}, s.(*coalesce.Store).Store)
 }
 
 // TestMetricsOfRetention: a server that does not run it does not export when it last ran.

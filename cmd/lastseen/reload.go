@@ -41,9 +41,9 @@ type dependencies struct {
 	shared  *api.Shared                    // by all handlers
 	load    func() (*config.Config, error) // returns the next configuration, for a reload
 	logger  *slog.Logger
-	level   *slog.LevelVar        // of the logger
-	metrics prometheus.Registerer // nil if metrics are not shown anywhere
-	tracer  trace.Tracer          // nil without traces
+	level   *slog.LevelVar // of the logger
+	metrics *prometheus.Registry
+	tracer  trace.Tracer // nil without traces
 }
 
 // newRuntimeConfig returns the configuration c and a handler for it. An error means that files which c names changed

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api"
@@ -37,7 +38,7 @@ func newReloadTest(t *testing.T, content string) *reloadTest {
 	require.NoError(t, err)
 	r.runtimeConfig, err = newRuntimeConfig(c, dependencies{
 		shared: api.NewShared(api.Config{}), load: loader.Reload,
-		logger: slog.New(slog.NewTextHandler(&r.log, nil)), level: &r.level,
+		logger: slog.New(slog.NewTextHandler(&r.log, nil)), level: &r.level, metrics: prometheus.NewRegistry(),
 	})
 	require.NoError(t, err)
 	t.Cleanup(r.close)

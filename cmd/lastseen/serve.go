@@ -69,14 +69,15 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 		return err
 	}
 	defer traces.Close()
-	shared := api.NewShared(api.Config{Logger: logger, BodyMemory: c.BodyMemory, Metrics: operators.registerer()})
-	s, where, err := openStore(ctx, c, logger, operators.registerer(), shared.Telemetry.GapObserver(), traces)
+	registry := newRegistry(version())
+	shared := api.NewShared(api.Config{Logger: logger, BodyMemory: c.BodyMemory, Metrics: registry})
+	s, where, err := openStore(ctx, c, logger, registry, shared.Telemetry.ObserveGap, traces)
 	if err != nil {
 		return err
 	}
 	defer runtime.KeepAlive(tuneGC(c.OnRedis()))
 	running, err := newRuntimeConfig(c, dependencies{
-		store: s, shared: shared, load: loader.Reload, logger: logger, level: level, metrics: operators.registerer(),
+		store: s, shared: shared, load: loader.Reload, logger: logger, level: level, metrics: registry,
 		tracer: traces.Tracer(),
 	})
 	if err == nil {
@@ -100,8 +101,8 @@ func newTracing(ctx context.Context, c *config.Config, logger *slog.Logger) (*tr
 	})
 }
 
-// openStore opens the store that the settings name and returns where its data is. Its metrics are registered unless the
-// registerer is nil, and gap is called with times between pings.
+// openStore opens the store that the settings name and returns where its data is. Its metrics are registered, and gap is
+// called with times between pings.
 func openStore(
 	ctx context.Context, c *config.Config, logger *slog.Logger, registerer prometheus.Registerer,
 	gap func(string, time.Duration), traces *tracing.Tracing,
@@ -127,9 +128,7 @@ func openStore(
 		options.Instrument, batches.Trace = traces.Instrument, observe.TraceBatches(traces.Tracer())
 	}
 	calls := metrics.calls()
-	if calls != nil {
-		options.ObserveReplica = calls.ObserveReplica
-	}
+	options.ObserveReplica = calls.ObserveReplica
 	redis, err := redisstore.Open(options)
 	if err != nil {
 		return nil, "", &config.Error{Problems: []string{err.Error()}} // load has found it before
@@ -179,7 +178,7 @@ func serve(
 	most := maxConnections(c.MaxConnections, descriptors())
 	warnFewConnections(c, most, logger)
 	listener := api.LimitConnections(server, on.clients, most, logger, running.metrics)
-	stopAdmin := on.operators.serve(running)
+	stopAdmin := on.operators.serve(ctx, running)
 	defer stopAdmin()
 	stopJobs := running.startJobs(ctx, hangups)
 	defer stopJobs()
@@ -218,8 +217,7 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	// still follow changes get what they are owed.
 	longer := context.WithoutCancel(ctx)
 	stops := []func(){
-		inBackground(ctx, retention.Run, registrar.Run, r.countUsers,
-			func(ctx context.Context) { r.run(ctx, hangups) }),
+		inBackground(ctx, retention.Run, registrar.Run, func(ctx context.Context) { r.run(ctx, hangups) }),
 		inBackground(longer, r.shared.Listen),
 		inBackground(longer, r.keeper.Run),
 		inBackground(longer, r.registry.Run),

@@ -79,7 +79,7 @@ func openOnFile(t testing.TB) site {
 	t.Helper()
 	return openSite(t, 1, func(shared *api.Shared, logger *slog.Logger) (store.Store, error) {
 		return filestore.Open(filestore.Options{
-			Path: storetest.DataFile(t), Sync: time.Second, Gap: shared.Telemetry.GapObserver(), Logger: logger,
+			Path: storetest.DataFile(t), Sync: time.Second, Gap: shared.Telemetry.ObserveGap, Logger: logger,
 		})
 	})
 }
@@ -90,7 +90,7 @@ func openOnRedis(t testing.TB, url, prefix string) site {
 	return openSite(t, 2, func(shared *api.Shared, logger *slog.Logger) (store.Store, error) {
 		redis, err := redisstore.Open(redisstore.Options{
 			URL: url, Prefix: prefix, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second,
-			Gap: shared.Telemetry.GapObserver(), Logger: logger,
+			Gap: shared.Telemetry.ObserveGap, Logger: logger,
 		})
 		if err != nil {
 			return nil, err
