@@ -96,10 +96,10 @@ func arrows() map[string][]string {
 		"api/problem":        {},
 		"api/guard":          {"api/problem"},
 		"api/live/transport": {},
-		"api/telemetry":      {"", "api/limit", "api/problem"},
+		"api/telemetry":      {"api/limit", "api/problem"},
 		"api/auth":           {""},
 		"api/limit":          {},
-		"api/web":            {""},
+		"api/web":            {},
 		"deploy":             {},
 		"docs/generate":      {"api/problem"},
 		// The examples use lastseen as others do: over HTTP.
@@ -108,7 +108,7 @@ func arrows() map[string][]string {
 		"examples/internal/demo": {},
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
-			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/guard",
+			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth",
 			"cmd/lastseen/internal/config", "cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",
 		},
 		"cmd/lastseen/internal/config": {

@@ -156,7 +156,7 @@ func NewShared(c Config) *Shared {
 		buckets:  limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, overload: overload,
 		Telemetry: telemetry.New(c.Metrics, measured((&server{}).routes())),
 		outages:   newOutageLog(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
-		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types()),
+		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI()),
 		upgrader: transport.NewSocketUpgrader(), arrivals: newArrivals(c.Now),
 		contactReads: make(chan struct{}, maxContactReads),
 	}

@@ -166,7 +166,7 @@ func (s *server) delivered(ctx context.Context, opened lastseen.Instant, users [
 	}
 	for _, u := range users {
 		if u.Recorded >= opened {
-			s.Telemetry.ObserveLag(now - u.Recorded)
+			s.Telemetry.ObserveLag(now.Sub(u.Recorded))
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (s *server) recordPlain(
 		states, err = s.Store.Leave(ctx, namespace, batch)
 	}
 	if err == nil {
-		s.Telemetry.Recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
+		s.recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
 	}
 	return states, err
 }
@@ -65,9 +65,25 @@ func (s *server) recordDevices(
 	window := lastseen.DeviceWindow(settings.Thresholds, settings.PingInterval)
 	states, err := s.Store.RecordDevices(ctx, namespace, window, batch)
 	if err == nil {
-		s.Telemetry.Recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
+		s.recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
 	}
 	return states, err
+}
+
+// recorded counts events that were recorded, given the resulting states and the time of each event.
+func (s *server) recorded(
+	e telemetry.Event, namespace string, states []lastseen.State, at func(i int) lastseen.Instant,
+) {
+	superseded, left := 0, 0
+	for i, state := range states {
+		switch {
+		case state.Compare(lastseen.State{At: at(i), Left: e == telemetry.Leave}) > 0:
+			superseded++
+		case state.Left: // not if another device is live
+			left++
+		}
+	}
+	s.Telemetry.Recorded(e, namespace, len(states), superseded, left)
 }
 
 // checkLater returns an error if a batch has leaves of devices that wait, and the namespace cannot have devices. After

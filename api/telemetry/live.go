@@ -9,7 +9,6 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
 )
 
@@ -55,9 +54,9 @@ func heldTime(c echo.Context) time.Duration {
 	return held
 }
 
-// ObserveLag observes how many milliseconds after a change it was written to a client that waited.
-func (m *Metrics) ObserveLag(ms lastseen.Instant) {
-	m.changes.lag.Observe(float64(max(0, ms)) / 1000)
+// ObserveLag observes how long after a change it was written to a client that waited.
+func (m *Metrics) ObserveLag(lag time.Duration) {
+	m.changes.lag.Observe(max(0, lag).Seconds())
 }
 
 // Hold counts a request as one that waits, and no longer as one being served, until the returned function is called.

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 )
@@ -121,18 +120,10 @@ func (m *Metrics) Failed(c problem.Code) { m.errors[c].Inc() }
 // RateLimited counts a request that a rate limit refused.
 func (m *Metrics) RateLimited(p limit.Policy) { m.limited[p].Inc() }
 
-// Recorded counts events that were recorded, given the resulting states and the time of each event.
-func (m *Metrics) Recorded(e Event, namespace string, states []lastseen.State, at func(i int) lastseen.Instant) {
-	superseded, left := 0, 0
-	for i, state := range states {
-		switch {
-		case state.Compare(lastseen.State{At: at(i), Left: e == Leave}) > 0:
-			superseded++
-		case state.Left: // not if another device is live
-			left++
-		}
-	}
-	m.Accepted(e, len(states)-superseded)
+// Recorded counts n events that were recorded, of which some were superseded by later ones. Of the others, leaves ended
+// the presence of so many users.
+func (m *Metrics) Recorded(e Event, namespace string, n, superseded, left int) {
+	m.Accepted(e, n-superseded)
 	add(m.results[e].superseded, superseded)
 	if e == Leave {
 		m.CountLeft(namespace, left)

@@ -23,8 +23,6 @@ import (
 
 	"github.com/swaggest/swgui/v5/static"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/lastseen/lastseen"
 )
 
 //go:embed *.html *.css *.js *.svg *.d.ts dashboard/*
@@ -47,8 +45,9 @@ type page struct {
 	plain, gzipped []byte // gzipped is nil if the page is small
 }
 
-// New returns the pages. The codes are the data of the guide to errors. Each page is prepared at its first request.
-func New(codes any) Pages {
+// New returns the pages. The codes are the data of the guide to errors, and openAPI is the OpenAPI document. Each page is
+// prepared at its first request.
+func New(codes any, openAPI []byte) Pages {
 	const (
 		html       = "text/html; charset=utf-8"
 		css        = "text/css; charset=utf-8"
@@ -68,8 +67,8 @@ func New(codes any) Pages {
 	}
 	add("/lastseen.js", javaScript, file(files, "lastseen.js"))
 	add("/lastseen.d.ts", "text/plain; charset=utf-8", file(files, "lastseen.d.ts"))
-	add("/openapi.yaml", "application/yaml", func() ([]byte, error) { return lastseen.OpenAPI(), nil }) // RFC 9512
-	add("/openapi.json", "application/json", openAPIJSON)
+	add("/openapi.yaml", "application/yaml", func() ([]byte, error) { return openAPI, nil }) // RFC 9512
+	add("/openapi.json", "application/json", func() ([]byte, error) { return asJSON(openAPI) })
 	add("/docs/", html, file(files, "docs.html"))
 	add("/docs/docs.js", javaScript, file(files, "docs.js"))
 	add("/docs/docs.css", css, file(files, "docs.css"))
@@ -82,7 +81,7 @@ func New(codes any) Pages {
 }
 
 // Paths returns the paths of all pages.
-func Paths() []string { return slices.Sorted(maps.Keys(New(nil))) }
+func Paths() []string { return slices.Sorted(maps.Keys(New(nil, nil))) }
 
 // Serve responds with the page at a path, compressed if asked, or with 304 if the client has it.
 func (p Pages) Serve(w http.ResponseWriter, r *http.Request, path string, compressed bool) error {
@@ -155,10 +154,10 @@ func newPage(mediaType string, read func() ([]byte, error)) (page, error) {
 	return p, nil
 }
 
-// openAPIJSON returns the OpenAPI document in JSON.
-func openAPIJSON() ([]byte, error) {
+// asJSON returns a document in YAML as JSON.
+func asJSON(text []byte) ([]byte, error) {
 	var document any
-	if err := yaml.Unmarshal(lastseen.OpenAPI(), &document); err != nil {
+	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, err
 	}
 	return json.Marshal(document)

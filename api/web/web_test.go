@@ -11,7 +11,7 @@ import (
 
 // TestPagesAreUnpackedOnce checks that a client without compression costs no more than others.
 func TestPagesAreUnpackedOnce(t *testing.T) {
-	load := New(nil)["/docs/swagger-ui-bundle.js"]
+	load := New(nil, nil)["/docs/swagger-ui-bundle.js"]
 	first, err := load()
 	require.NoError(t, err)
 	second, err := load()

@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"syscall"
 
 	"github.com/lastseen/lastseen/api"
-	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/admin"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store"
@@ -65,8 +63,8 @@ func (a *adminListener) serve(ctx context.Context, running *runtimeConfig) (stop
 	}
 	stopCounting := inBackground(ctx, running.countUsers)
 	server := admin.NewServer(admin.Config{
-		Gatherer: running.metrics, Ready: running.ready, Backup: running.backup(), AllowsHost: running.allowsOperators,
-		Logger: a.logger,
+		Gatherer: running.metrics, Ready: running.ready, Backup: running.backup(), Logger: a.logger,
+		AllowsHost: func(host string) bool { return running.config().AllowsOperators(host) },
 	})
 	limited := api.LimitConnections(server, a, admin.MaxConnections, a.logger, nil)
 	go func() {
@@ -97,11 +95,4 @@ func (r *runtimeConfig) backup() func(context.Context, io.Writer) error {
 		return file.Backup
 	}
 	return nil
-}
-
-// allowsOperators reports whether the admin listener serves a name in Host: a local one or one of allowed-hosts. A *
-// there applies to the API only: it is safe where requests need credentials, which operators' requests do not have.
-func (r *runtimeConfig) allowsOperators(host string) bool {
-	named := slices.DeleteFunc(slices.Clone(r.config().AllowedHosts), func(name string) bool { return name == "*" })
-	return guard.AllowsHost(named, host)
 }

@@ -98,11 +98,11 @@ func TestAllowedHosts(t *testing.T) {
 		"127.0.0.1:8081": true, "lastseen:8081": true, "presence.example.com:8081": true,
 		"evil.example.com:8081": false,
 	} {
-		require.Equal(t, allowed, r.allowsOperators(host), host)
+		require.Equal(t, allowed, r.config().AllowsOperators(host), host)
 	}
 	require.Contains(t, r.write("allowed-hosts: ['*.example.net', nas.lan]"),
 		"allowed-hosts: *, presence.example.com → *.example.net, nas.lan")
 	require.Equal(t, []string{"*.example.net", "nas.lan"}, r.served().AllowedHosts)
-	require.False(t, r.allowsOperators("presence.example.com:8081"))
+	require.False(t, r.config().AllowsOperators("presence.example.com:8081"))
 	require.Contains(t, r.write("admin-listen: off"), "requires a restart")
 }

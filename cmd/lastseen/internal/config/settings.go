@@ -10,6 +10,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/redisstore"
@@ -130,6 +131,13 @@ const redisGroup = "Redis store"
 
 // OnRedis reports whether the store is Redis, and not a file.
 func (s *Settings) OnRedis() bool { return IsStoreURL(s.Store) }
+
+// AllowsOperators reports whether the admin listener serves a name in Host: a local one or one of allowed-hosts. A *
+// there applies to the API only: it is safe where requests need credentials, which operators' requests do not have.
+func (s *Settings) AllowsOperators(host string) bool {
+	named := slices.DeleteFunc(slices.Clone(s.AllowedHosts), func(name string) bool { return name == "*" })
+	return guard.AllowsHost(named, host)
+}
 
 // ForAPI returns the settings of a namespace that clients see.
 func (s *Settings) ForAPI() api.Settings {
