@@ -79,7 +79,7 @@ func arrows() map[string][]string {
 		"internal/testguide":   {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
-			"api/guard", "api/live/transport", "api/problem", "api/telemetry", "api/web",
+			"api/guard", "api/live/transport", "api/problem", "api/request", "api/telemetry", "api/web",
 		},
 		"api/apitest": {
 			"", "store", "store/connections", "store/feed", "store/filestore", "store/jobs",
@@ -95,6 +95,7 @@ func arrows() map[string][]string {
 		"api/changestests": {}, "api/presencetests": {}, "api/servertests": {}, "api/sockettests": {},
 		"api/problem":        {},
 		"api/guard":          {"api/problem"},
+		"api/request":        {"", "api/problem"},
 		"api/live/transport": {},
 		"api/telemetry":      {"api/limit", "api/problem"},
 		"api/auth":           {""},

@@ -134,7 +134,7 @@ type Shared struct {
 	upgrader     *transport.SocketUpgrader
 	buckets      *limit.Buckets
 	redials      *redials
-	bodies       *bodyMemory
+	bodies       *limit.Memory
 	outages      *outageLog
 	overload     *overload
 	defects      *telemetry.Throttle
@@ -150,7 +150,7 @@ type Shared struct {
 // Now.
 func NewShared(c Config) *Shared {
 	c = c.withDefaults()
-	bodies, overload := newBodyMemory(c.BodyMemory), newOverload(c.Logger, c.Now)
+	bodies, overload := limit.NewMemory(c.BodyMemory, refusedBody), newOverload(c.Logger, c.Now)
 	s := &Shared{
 		followed: limit.NewDistinct(maxNamespaces, followedFor, limit.DefaultSize, c.Now),
 		buckets:  limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, overload: overload,
@@ -160,11 +160,29 @@ func NewShared(c Config) *Shared {
 		upgrader: transport.NewSocketUpgrader(), arrivals: newArrivals(c.Now),
 		contactReads: make(chan struct{}, maxContactReads),
 	}
-	bodies.export(promauto.With(c.Metrics))
+	exportBodies(promauto.With(c.Metrics), bodies, c.BodyMemory)
 	overload.export(promauto.With(c.Metrics))
 	s.userStates = newUserStates(s)
 	return s
 }
+
+// exportBodies registers metrics of the memory for bodies.
+func exportBodies(register promauto.Factory, bodies *limit.Memory, max int64) {
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lastseen_body_memory_bytes", Help: "Memory that request bodies take now.",
+	}, func() float64 { return float64(bodies.Used()) })
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lastseen_body_memory_limit_bytes", Help: "Memory that request bodies can take.",
+	}, func() float64 { return float64(max) })
+}
+
+// Memory for request bodies, in bytes.
+const (
+	// DefaultBodyMemory is the memory for the bodies of all requests, unless [Config] sets it.
+	DefaultBodyMemory = 64 << 20
+	// MinBodyMemory leaves a caller room for the largest request.
+	MinBodyMemory = 24 << 20
+)
 
 // Limits are rate limits of callers, in requests per second.
 type Limits = limit.Limits

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 )
 
 // permission is what a route requires of its caller. It is checked before the query is parsed or the body is read.
@@ -117,8 +118,8 @@ func callerOf(c echo.Context) *auth.Caller {
 
 // checkPermission returns an error unless a caller has a permission. It depends on nothing that is stored.
 func checkPermission(c echo.Context, p permission, caller *auth.Caller) error {
-	namespace, _ := pathParam(c, "namespace") // one that is not well encoded matches no pattern
-	user, _ := pathParam(c, "user")
+	namespace, _ := request.PathParam(c, "namespace") // one that is not well encoded matches no pattern
+	user, _ := request.PathParam(c, "user")
 	return p.check(namespace, user, caller)
 }
 
@@ -162,8 +163,8 @@ func (s *server) checkDevices(c echo.Context, p permission, caller *auth.Caller)
 	if p != readDevices {
 		return nil
 	}
-	namespace, _ := pathParam(c, "namespace")
-	user, _ := pathParam(c, "user")
+	namespace, _ := request.PathParam(c, "namespace")
+	user, _ := request.PathParam(c, "user")
 	switch {
 	case caller.CanSeeDevices(namespace, user), s.settings(namespace).ShowKinds:
 		return nil
@@ -180,7 +181,7 @@ func (s *server) checkKnown(c echo.Context, p permission) error {
 	if p == admin || !s.RefuseUnknown || len(c.ParamValues()) == 0 {
 		return nil
 	}
-	namespace, err := pathNamespace(c)
+	namespace, err := request.Namespace(c)
 	if err != nil {
 		return nil //nolint:nilerr // the handler returns that error
 	}

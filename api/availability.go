@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -54,9 +55,9 @@ type availabilityResponse struct {
 // @Param body body availabilityBody true "What the user says."
 // @Success 200 {object} availabilityResponse "What the user says now."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [put]
-func (s *server) putAvailability(c echo.Context, _ query, namespace, user string) error {
+func (s *server) putAvailability(c echo.Context, _ request.Query, namespace, user string) error {
 	var body availabilityBody
-	if err := s.readAvailabilityBody(c, &body); err != nil {
+	if err := s.readBody(c, request.Form{Max: oneForm.Max}, &body); err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
@@ -71,7 +72,7 @@ func (s *server) putAvailability(c echo.Context, _ query, namespace, user string
 	if err := s.say(ctx, namespace, user, said); err != nil {
 		return err
 	}
-	return respond(c, showSaid(user, said))
+	return request.Respond(c, showSaid(user, said))
 }
 
 // getAvailability returns what a user says.
@@ -85,7 +86,7 @@ func (s *server) putAvailability(c echo.Context, _ query, namespace, user string
 // @Param user path string true "user"
 // @Success 200 {object} availabilityResponse "What the user says now."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [get]
-func (s *server) getAvailability(c echo.Context, _ query, namespace, user string) error {
+func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, user string) error {
 	ctx := c.Request().Context()
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -95,7 +96,7 @@ func (s *server) getAvailability(c echo.Context, _ query, namespace, user string
 	if err != nil {
 		return err
 	}
-	return respond(c, showSaid(user, said.At(now)))
+	return request.Respond(c, showSaid(user, said.At(now)))
 }
 
 // deleteAvailability deletes what a user says.
@@ -109,21 +110,11 @@ func (s *server) getAvailability(c echo.Context, _ query, namespace, user string
 // @Param user path string true "user"
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [delete]
-func (s *server) deleteAvailability(c echo.Context, _ query, namespace, user string) error {
+func (s *server) deleteAvailability(c echo.Context, _ request.Query, namespace, user string) error {
 	if err := s.say(c.Request().Context(), namespace, user, lastseen.Said{}); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
-}
-
-// readAvailabilityBody reads the body of a request that sets what a user says. One that is missing must not clear it.
-func (s *server) readAvailabilityBody(c echo.Context, into *availabilityBody) error {
-	b := s.body(c, maxOneBody)
-	defer b.release()
-	if err := b.readSome(); err != nil {
-		return err
-	}
-	return b.decode(into)
 }
 
 // said validates a body that arrived now, and returns what it says.

@@ -1,12 +1,10 @@
 package api
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
@@ -43,7 +41,7 @@ type bulkResponse struct {
 // @Param body body pingsBody true "The pings."
 // @Success 200 {object} bulkResponse "The number of events recorded."
 // @Router /v1/namespaces/{namespace}/pings [post]
-func (s *server) pings(c echo.Context, _ query, namespace string) error {
+func (s *server) pings(c echo.Context, _ request.Query, namespace string) error {
 	var body pingsBody
 	return s.bulk(c, namespace, telemetry.Ping, &body, &body.Pings, "pings")
 }
@@ -59,7 +57,7 @@ func (s *server) pings(c echo.Context, _ query, namespace string) error {
 // @Param body body leavesBody true "The leaves."
 // @Success 200 {object} bulkResponse "The number of events recorded."
 // @Router /v1/namespaces/{namespace}/leaves [post]
-func (s *server) leaves(c echo.Context, _ query, namespace string) error {
+func (s *server) leaves(c echo.Context, _ request.Query, namespace string) error {
 	var body leavesBody
 	return s.bulk(c, namespace, telemetry.Leave, &body, &body.Leaves, "leaves")
 }
@@ -68,16 +66,16 @@ func (s *server) leaves(c echo.Context, _ query, namespace string) error {
 func (s *server) bulk(
 	c echo.Context, namespace string, e telemetry.Event, into any, list **[]item, field string,
 ) error {
-	media, err := mediaType(c)
+	media, err := request.MediaType(c)
 	if err != nil {
 		return err
 	}
-	if media == mediaNDJSON {
+	if media == request.NDJSON {
 		return s.recordLines(c, e, namespace)
 	}
-	body := s.body(c, maxBody)
-	defer body.release()
-	if err := body.readList(into, itemMemory); err != nil {
+	hold := s.hold(c)
+	defer hold.Release()
+	if err := itemsForm.Read(c, hold, into, strict); err != nil {
 		return err
 	}
 	if *list == nil {
@@ -85,6 +83,9 @@ func (s *server) bulk(
 	}
 	return s.recordItems(c, e, namespace, **list)
 }
+
+// itemsForm is the form of many pings or leaves.
+var itemsForm = request.Form{Max: 1 << 20, Items: 2 * request.MaxItems, Sign: '{', Each: 192} // see TestDecodedMemory
 
 // recordItems records all items, or none if one of them is invalid.
 func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string, items []item) error {
@@ -94,68 +95,24 @@ func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string
 		return err
 	}
 	b := batch{plain: make([]store.Sighting, 0, len(items))}
-	var bad itemErrors
+	var bad problem.Items
 	for i, item := range items {
 		if err := b.add(e, namespace, item.User, item.assertion, now); err != nil {
-			bad.add(i, err)
+			bad.Add(i, err)
 		}
 	}
-	if err = bad.err(); err == nil {
+	if err = bad.Err(); err == nil {
 		_, err = s.record(ctx, e, namespace, &b)
 	}
 	if err != nil {
 		s.Telemetry.Refused(e, len(items))
 		return err
 	}
-	return respond(c, bulkResponse{Recorded: len(items)})
+	return request.Respond(c, bulkResponse{Recorded: len(items)})
 }
-
-// maxItemErrors is the number of invalid items that an error names.
-const maxItemErrors = 20
 
 // item is one ping or leave of many.
 type item struct {
 	User      string `json:"user" minLength:"1" maxLength:"256"`
 	assertion `json:",inline"`
 } // @name BatchItem
-
-// itemErrors collects the errors of the items of a request.
-type itemErrors struct {
-	code  problem.Code // of the first
-	items []problem.Item
-	total int
-}
-
-func (e *itemErrors) add(index int, err *problem.Error) {
-	if e.total == 0 {
-		e.code = err.Code
-	}
-	e.total++
-	if len(e.items) < maxItemErrors {
-		e.items = append(e.items, problem.Item{Index: index, Detail: err.Detail})
-	}
-}
-
-// err returns one error for all items, or nil if all are valid.
-func (e *itemErrors) err() error {
-	if e.total == 0 {
-		return nil
-	}
-	wrong, first := "1 invalid item, at", e.items[0]
-	if e.total > 1 {
-		wrong = fmt.Sprintf("%d invalid items, the first at", e.total)
-	}
-	detail := fmt.Sprintf("%s index %d: %s The request had no effect.", wrong, first.Index, first.Detail)
-	return &problem.Error{Code: e.code, Detail: detail, Items: e.items}
-}
-
-// atIndex adds the index of an item to an error for the caller.
-func atIndex(index int, err error) error {
-	known, ok := errors.AsType[*problem.Error](err)
-	if !ok {
-		return err
-	}
-	var bad itemErrors
-	bad.add(index, known)
-	return bad.err()
-}

@@ -8,11 +8,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -23,8 +23,12 @@ const (
 	ifPresent         = "present"
 )
 
-// callMemory is the memory of app in a body: that of the names in its objects, which are checked for duplicates.
-var callMemory = listMemory{maxCallBody, ':', 96}
+// The forms of bodies about a call. What takes memory are the names in the objects of app, which are checked for
+// duplicates.
+var (
+	newCallForm = request.Form{Max: maxCallBody, Items: maxCallBody, Sign: ':', Each: 96}
+	actionForm  = request.Form{Max: maxCallBody, Optional: true, Items: maxCallBody, Sign: ':', Each: 96}
+)
 
 // newCallBody is the JSON of a call that is to begin.
 type newCallBody struct {
@@ -66,19 +70,6 @@ type callAnswerBody struct {
 	App callApp `json:"app" swaggertype:"object" extensions:"x-nullable" validate:"optional"`
 } // @name CallAnswer
 
-// readCallBody reads a body about a call into v. Without a body it does not change v, unless one is required.
-func (s *server) readCallBody(c echo.Context, required bool, v any) error {
-	b := s.body(c, maxCallBody)
-	defer b.release()
-	if err := b.read(); err != nil {
-		return err
-	}
-	if len(b.content) == 0 && !required {
-		return nil
-	}
-	return b.readList(v, callMemory)
-}
-
 // decodeCallApp decodes any JSON value that is small enough to keep, without spaces; null as none.
 func decodeCallApp(d *jsontext.Decoder, app *callApp) error {
 	value, err := d.ReadValue()
@@ -93,7 +84,7 @@ func decodeCallApp(d *jsontext.Decoder, app *callApp) error {
 		return problem.Errorf(problem.InvalidCall,
 			"app has %d bytes: at most %d are allowed.", len(value), store.MaxCallApp)
 	}
-	if err := checkNumbers("app", value, problem.InvalidCall); err != nil {
+	if err := request.CheckNumbers("app", value, problem.InvalidCall); err != nil {
 		return err
 	}
 	*app = callApp(value)

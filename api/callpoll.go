@@ -10,6 +10,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 )
 
@@ -43,16 +44,16 @@ type callsResponse struct {
 // @Param wait query string false "time to wait"
 // @Success 200 {object} callsResponse "The calls."
 // @Router /v1/namespaces/{namespace}/calls [get]
-func (s *server) listCalls(c echo.Context, q query, namespace string) (err error) {
+func (s *server) listCalls(c echo.Context, q request.Query, namespace string) (err error) {
 	p := &callsPoll{openRequest: openRequest{server: s, c: c, namespace: namespace, caller: callerOf(c)}}
 	if p.user, err = readCallsUser(q, p.caller); err != nil {
 		return err
 	}
-	r := paramReader{query: q}
-	if p.wait = r.wait(); r.err != nil {
-		return r.err
+	r := request.Params{Query: q}
+	if p.wait = r.Wait(maxWait); r.Err != nil {
+		return r.Err
 	}
-	cursor, continues := q.get("cursor")
+	cursor, continues := q.Get("cursor")
 	if continues {
 		if p.after, err = openCallsCursor(namespace, p.user, cursor); err != nil {
 			return err
@@ -63,11 +64,11 @@ func (s *server) listCalls(c echo.Context, q query, namespace string) (err error
 }
 
 // readCallsUser returns the user whose calls a query asks for. A token can read those of its user alone.
-func readCallsUser(q query, caller *auth.Caller) (string, error) {
+func readCallsUser(q request.Query, caller *auth.Caller) (string, error) {
 	if n := len(q["user"]); n > 1 {
 		return "", problem.Errorf(problem.InvalidParameter, "The parameter user appears %d times: send it once.", n)
 	}
-	user, _ := q.get("user")
+	user, _ := q.Get("user")
 	return partyOf(caller, auth.Read, "user", user)
 }
 
@@ -104,7 +105,7 @@ func (p *callsPoll) respond() error {
 	for i, call := range calls {
 		r.Calls[i] = showCall(call)
 	}
-	return respond(p.c, r)
+	return request.Respond(p.c, r)
 }
 
 // next returns the calls for the response, and the place after it. It waits if the client knows them.
@@ -185,12 +186,12 @@ func callsList(namespace, user string) string { return namespace + "/calls\x00" 
 
 // cursor returns the cursor for a place in the calls of a user.
 func (p callPlace) cursor(namespace, user string) string {
-	return sealCursor(callsList(namespace, user), append(binary.AppendVarint(nil, p.version), p.id...))
+	return request.SealCursor(callsList(namespace, user), append(binary.AppendVarint(nil, p.version), p.id...))
 }
 
 // openCallsCursor returns the place in a cursor, which is hostile input.
 func openCallsCursor(namespace, user, cursor string) (callPlace, error) {
-	content, err := openCursor(callsList(namespace, user), cursor)
+	content, err := request.OpenCursor(callsList(namespace, user), cursor)
 	version, n := binary.Varint(content)
 	if err != nil || n <= 0 || len(content) > n && !validCallID(string(content[n:])) {
 		return callPlace{}, problem.New(problem.InvalidCursor,

@@ -11,6 +11,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -37,10 +38,10 @@ import (
 // @Param body body newCallBody true "The call."
 // @Success 201 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls [post]
-func (s *server) startCall(c echo.Context, _ query) error {
+func (s *server) startCall(c echo.Context, _ request.Query) error {
 	finish := func() {}
-	afterResponse(c, func() { finish() }) // whatever comes of it, so that all responses are sent in the same way
-	namespace, err := pathNamespace(c)
+	request.AfterResponse(c, func() { finish() }) // whatever comes of it, so that all responses are sent alike
+	namespace, err := request.Namespace(c)
 	if err != nil {
 		return err
 	}
@@ -49,7 +50,7 @@ func (s *server) startCall(c echo.Context, _ query) error {
 		return err
 	}
 	var sent newCallBody
-	if err := s.readCallBody(c, true, &sent); err != nil {
+	if err := s.readBody(c, newCallForm, &sent); err != nil {
 		return err
 	}
 	asked, err := sent.newCall(callerOf(c), key)
@@ -69,7 +70,7 @@ func (s *server) startCall(c echo.Context, _ query) error {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "calls/"+step.Call.ID) // relative: a proxy may serve us below a path
-	return writeJSON(c, http.StatusCreated, typeJSON, showCallTo(callerOf(c), namespace, step.Call))
+	return request.WriteJSON(c, http.StatusCreated, showCallTo(callerOf(c), namespace, step.Call))
 }
 
 // checkCallee notes in a new call whether the callee is invisible, and whether the caller of the request cannot call
@@ -127,7 +128,7 @@ func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *
 // @Param body body callAnswerBody false "Who accepts."
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/accept [post]
-func (s *server) acceptCall(c echo.Context, _ query) error {
+func (s *server) acceptCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.Accept, new(callAnswerBody))
 }
 
@@ -144,7 +145,7 @@ func (s *server) acceptCall(c echo.Context, _ query) error {
 // @Param body body callActionBody false "Who rejects."
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/reject [post]
-func (s *server) rejectCall(c echo.Context, _ query) error {
+func (s *server) rejectCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.Reject, new(callActionBody))
 }
 
@@ -162,7 +163,7 @@ func (s *server) rejectCall(c echo.Context, _ query) error {
 // @Param body body callEndBody false "Who ends it."
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/end [post]
-func (s *server) endCall(c echo.Context, _ query) error {
+func (s *server) endCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.End, new(callEndBody))
 }
 
@@ -182,7 +183,7 @@ func (s *server) endCall(c echo.Context, _ query) error {
 // @Param body body callAnswerBody false "Who takes part."
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/alive [post]
-func (s *server) keepCall(c echo.Context, _ query) error {
+func (s *server) keepCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.Alive, new(callAnswerBody))
 }
 
@@ -198,7 +199,7 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 	if err != nil {
 		return err
 	}
-	if err := s.readCallBody(c, false, body); err != nil {
+	if err := s.readBody(c, actionForm, body); err != nil {
 		return err
 	}
 	if sent, ok := body.(*callEndBody); ok && callerOf(c).IsAnonymous() {
@@ -215,7 +216,7 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 	}
 	s.overload.begin()
 	step, finish, err := s.Keeper.Act(c.Request().Context(), namespace, act)
-	afterResponse(c, finish)
+	request.AfterResponse(c, finish)
 	s.overload.end()
 	if err != nil {
 		return err
@@ -224,7 +225,7 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 	if step.Outcome == lastseen.Refused {
 		return errCallRefused(action, shown)
 	}
-	return respond(c, shown)
+	return request.Respond(c, shown)
 }
 
 // errCallRefused is the error of an action that is not possible in a call as it is.
@@ -249,7 +250,7 @@ func errCallRefused(action lastseen.CallAction, call callResponse) error {
 // @Param id path string true "call"
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id} [get]
-func (s *server) getCall(c echo.Context, _ query) error {
+func (s *server) getCall(c echo.Context, _ request.Query) error {
 	namespace, id, err := pathCall(c)
 	if err != nil {
 		return err
@@ -266,7 +267,7 @@ func (s *server) getCall(c echo.Context, _ query) error {
 	if call.ID == "" || len(users) > 0 && !isParty(users[0], call, calls[1]) {
 		return store.ErrCallNotFound
 	}
-	return respond(c, showCall(call))
+	return request.Respond(c, showCall(call))
 }
 
 // isParty reports whether a user with an ongoing call is a party of a call. While that rings, the callee may not be
@@ -279,10 +280,10 @@ func isParty(user string, call, ongoing lastseen.Call) bool {
 
 // pathCall returns the namespace and the call in the path.
 func pathCall(c echo.Context) (namespace, id string, err error) {
-	if namespace, err = pathNamespace(c); err != nil {
+	if namespace, err = request.Namespace(c); err != nil {
 		return "", "", err
 	}
-	if id, err = pathParam(c, "id"); err != nil || !validCallID(id) {
+	if id, err = request.PathParam(c, "id"); err != nil || !validCallID(id) {
 		return "", "", store.ErrCallNotFound // no call has such an ID
 	}
 	return namespace, id, nil

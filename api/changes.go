@@ -8,6 +8,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -39,8 +41,8 @@ type changesBody struct {
 } // @name ChangesRequest
 
 // query returns the body as the query with the same meaning.
-func (b changesBody) query() query {
-	q := query{}
+func (b changesBody) query() request.Query {
+	q := request.Query{}
 	for name, value := range map[string]*scalar{
 		"contacts_of": b.ContactsOf, "cursor": b.Cursor, "limit": b.Limit, "wait": b.Wait,
 		"snapshot": b.Snapshot,
@@ -121,7 +123,7 @@ type changesResponse struct {
 // @Param Last-Event-ID header string false "ID of the last event"
 // @Success 200 {object} changesResponse "The changes."
 // @Router /v1/namespaces/{namespace}/changes [get]
-func (s *server) getChanges(c echo.Context, q query) error {
+func (s *server) getChanges(c echo.Context, q request.Query) error {
 	return s.serveChanges(c, q, maxLookupQuery, func() {})
 }
 
@@ -138,21 +140,21 @@ func (s *server) getChanges(c echo.Context, q query) error {
 // @Param body body changesBody true "What to follow."
 // @Success 200 {object} changesResponse "The changes."
 // @Router /v1/namespaces/{namespace}/changes [post]
-func (s *server) postChanges(c echo.Context, _ query) error {
+func (s *server) postChanges(c echo.Context, _ request.Query) error {
 	var asked changesBody
-	body := s.body(c, maxLookupBody)
-	defer body.release()
-	if err := body.readList(&asked, lookupMemory); err != nil {
+	hold := s.hold(c)
+	defer hold.Release()
+	if err := lookupForm.Read(c, hold, &asked, strict); err != nil {
 		return err
 	}
-	return s.serveChanges(c, asked.query(), maxLookup, body.release)
+	return s.serveChanges(c, asked.query(), maxLookup, hold.Release)
 }
 
 // serveChanges responds to a request for the changes of up to maxUsers users. It calls opened when it does not need the
 // query any longer, since the response can take hours.
-func (s *server) serveChanges(c echo.Context, q query, maxUsers int, opened func()) error {
+func (s *server) serveChanges(c echo.Context, q request.Query, maxUsers int, opened func()) error {
 	c.Response().Header().Add(echo.HeaderVary, echo.HeaderAccept)
-	events := acceptsEvents(c.Request().Header[echo.HeaderAccept])
+	events := request.Prefers(c.Request().Header[echo.HeaderAccept], transport.MediaType, request.JSON)
 	asked, err := readChangesQuery(c, q, maxUsers, events)
 	if err == nil {
 		err = checkContactsOf(asked.namespace, asked.contactsOf, callerOf(c))
@@ -189,7 +191,7 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 	}
 	response := changesResponse{changedIn(batch, batch.Users), batch.Reset, w.pollAfter(batch.More, wait)}
 	response.Cursor = changesCursor(w.namespace, batch.Places)
-	if err := respond(w.c, response); err != nil {
+	if err := request.Respond(w.c, response); err != nil {
 		return err
 	}
 	w.delivered(w.c.Request().Context(), w.opened, batch.Users)
@@ -210,7 +212,9 @@ func (w *watch) nextWithin(wait time.Duration, limit int) (feed.Batch, error) {
 }
 
 // pageCost returns how many requests a page of everyone counts as: those of pages of a list.
-func pageCost(page feed.Batch) int { return max(1, (len(page.Users)+maxLimit-1)/maxLimit) }
+func pageCost(page feed.Batch) int {
+	return max(1, (len(page.Users)+request.MaxLimit-1)/request.MaxLimit)
+}
 
 // changedIn returns what a response shows of users in a batch, without a cursor.
 func changedIn(batch feed.Batch, users []feed.Update) changed {
@@ -221,7 +225,8 @@ func changedIn(batch feed.Batch, users []feed.Update) changed {
 	return r
 }
 
-func (r changesResponse) appendJSON(b []byte) []byte {
+// AppendJSON is for [request.WriteJSON].
+func (r changesResponse) AppendJSON(b []byte) []byte {
 	b = strconv.AppendBool(append(r.appendFields(append(b, '{')), `,"reset":`...), r.Reset)
 	return append(strconv.AppendInt(append(b, `,"poll_after_ms":`...), r.PollAfterMs, 10), '}')
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
@@ -80,28 +81,6 @@ func TestLedger(t *testing.T) {
 	require.NoError(t, ledgers[0].set(1, alice))
 }
 
-func TestAcceptsEvents(t *testing.T) {
-	for want, headers := range map[bool][]string{
-		true: {
-			"text/event-stream", "Text/Event-Stream", "text/event-stream;q=0.1", "text/event-stream;charset=utf-8",
-			"text/event-stream, */*", "text/event-stream;q=0.5, */*", // a wildcard is no preference for JSON
-			"application/json, text/event-stream", "application/json;q=0.9, text/event-stream",
-			"text/event-stream;q=0, text/event-stream;q=0.5",
-		},
-		false: {
-			"", "*/*", "text/*", "application/json", "text/event-stream; charset=utf-8; q=0",
-			"application/json, text/event-stream;q=0.9", "text/event-stream;q=0", "text/event-stream;q=2", // malformed
-			"text/event-stream2, text/html", "application/json, text/plain, */*",
-		},
-	} {
-		for _, accept := range headers {
-			require.Equal(t, want, acceptsEvents([]string{accept}), accept)
-		}
-	}
-	require.False(t, acceptsEvents(nil))
-	require.True(t, acceptsEvents([]string{"text/html", "text/event-stream"}), "in two headers")
-}
-
 // TestChangesCursors checks that cursors hold any places, and are bound to the namespace and to changes.
 func TestChangesCursors(t *testing.T) {
 	testenv.SkipWithRace(t, "nothing runs at the same time")
@@ -119,7 +98,7 @@ func TestChangesCursors(t *testing.T) {
 		}
 		_, err = openChangesCursor("chat2", cursor)
 		requireCode(t, problem.InvalidCursor, err)
-		_, _, err = parseListCursor("chat", cursor)
+		_, _, err = openListCursor("chat", cursor, nil)
 		require.Error(t, err, "it is not a cursor of a list")
 	}
 }
@@ -131,12 +110,12 @@ func TestForeignChangesCursors(t *testing.T) {
 		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", strings.Repeat("x", maxChangesCursor),
 	} {
-		_, err := openChangesCursor("chat", sealCursor(changesList("chat"), []byte(content)))
+		_, err := openChangesCursor("chat", request.SealCursor(changesList("chat"), []byte(content)))
 		requireCode(t, problem.InvalidCursor, err)
 	}
-	_, err := openChangesCursor("chat", sealCursor("chat", []byte("\x01\x00")))
+	_, err := openChangesCursor("chat", request.SealCursor("chat", []byte("\x01\x00")))
 	requireCode(t, problem.InvalidCursor, err)
-	_, err = openChangesCursor("chat", sealCursor(changesList("chat"), []byte("\x01\x00")))
+	_, err = openChangesCursor("chat", request.SealCursor(changesList("chat"), []byte("\x01\x00")))
 	require.NoError(t, err)
 }
 
@@ -151,7 +130,7 @@ func FuzzChangesCursor(f *testing.F) {
 	f.Add([]byte("\x01\x051-0:a"))
 	f.Add([]byte("\x02\x00\x01b"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		cursor := sealCursor(changesList("chat"), content)
+		cursor := request.SealCursor(changesList("chat"), content)
 		places, err := openChangesCursor("chat", cursor)
 		if err != nil {
 			return
@@ -166,22 +145,22 @@ func FuzzChangesCursor(f *testing.F) {
 
 // FuzzCursor checks that an accepted cursor has valid parameters, and that they encode to the same cursor.
 func FuzzCursor(f *testing.F) {
-	p, err := readListParams(query{
+	p, err := readListParams(request.Query{
 		"from": {"0.005"}, "to": {"1795175999"}, "offset": {"3"}, "order": {"oldest"}, "status": {"grey", "green"},
 	}, view{kit.Now, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, kit.Now})
 	require.NoError(f, err)
 	f.Add([]byte(p.cursor("chat", store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})), false)
-	content, err := openCursor("chat", p.cursor("chat", store.Record{User: "a", State: lastseen.State{At: 7}}))
+	content, err := request.OpenCursor("chat", p.cursor("chat", store.Record{User: "a", State: lastseen.State{At: 7}}))
 	require.NoError(f, err)
 	f.Add(content, true)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
 		cursor := string(data)
 		if seal { // a forger can compute the checksum
-			cursor = sealCursor("chat", data)
+			cursor = request.SealCursor("chat", data)
 		}
-		p, last, err := openListCursor("chat", cursor, query{"limit": {"7"}, "cursor": {cursor}})
+		p, last, err := openListCursor("chat", cursor, request.Query{"limit": {"7"}, "cursor": {cursor}})
 		if err != nil {
-			require.Equal(t, problem.InvalidCursor, requireProblem(t, err).Code)
+			require.Equal(t, problem.InvalidCursor, kit.RequireProblem(t, err).Code)
 			return
 		}
 		requireValid(t, p)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -140,9 +142,9 @@ func (e *eventStream) sendPart(name string, part changed) error {
 
 // sendEvent sends an event with data, and sets the time of the next tick.
 func (e *eventStream) sendEvent(name, id string, data func([]byte) []byte) error {
-	buffer := buffers.Get().(*[]byte)
+	buffer := request.Buffer()
 	text := transport.AppendEnd(data(transport.AppendStart((*buffer)[:0], name, id)))
-	defer putBuffer(buffer, text)
+	defer request.PutBuffer(buffer, text)
 	err := e.send(text)
 	e.tickAt = e.Now().Add(e.jitter(tickInterval*4/5, tickInterval))
 	return err
@@ -151,7 +153,7 @@ func (e *eventStream) sendEvent(name, id string, data func([]byte) []byte) error
 // send sends text. Its error means that the client is gone or receives too slowly.
 func (e *eventStream) send(text []byte) error {
 	if err := e.out.Send(text); err != nil {
-		return fmt.Errorf("%w: %w", telemetry.ErrNotSent, err)
+		return fmt.Errorf("%w: %w", problem.ErrNotSent, err)
 	}
 	return nil
 }

@@ -1,16 +1,16 @@
 package api
 
 import (
-	"strings"
+	"encoding/binary"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -30,23 +30,23 @@ const lastEventID = "Last-Event-ID"
 // readChangesQuery reads a request for the changes of up to maxUsers users, of the contacts of one, or of everyone. For
 // a stream of events, Last-Event-ID replaces the cursor: a browser that connects again repeats the query of its first
 // request.
-func readChangesQuery(c echo.Context, q query, maxUsers int, events bool) (asked changesQuery, err error) {
-	if asked.namespace, err = pathNamespace(c); err != nil {
+func readChangesQuery(c echo.Context, q request.Query, maxUsers int, events bool) (asked changesQuery, err error) {
+	if asked.namespace, err = request.Namespace(c); err != nil {
 		return asked, err
 	}
-	r := paramReader{query: q}
-	asked.limit = r.number("limit", 1, maxLimit, maxLimit)
-	asked.wait = r.wait()
-	asked.Statuses = r.statuses()
-	asked.NoSnapshot = r.choice("snapshot", "all", "none") == "none"
-	if r.err != nil {
-		return asked, r.err
+	r := request.Params{Query: q}
+	asked.limit = r.Number("limit", 1, request.MaxLimit, request.MaxLimit)
+	asked.wait = r.Wait(maxWait)
+	asked.Statuses = r.Statuses()
+	asked.NoSnapshot = r.Choice("snapshot", "all", "none") == "none"
+	if r.Err != nil {
+		return asked, r.Err
 	}
 	users, named := q["user"]
 	if err := checkUsers(users, maxUsers); err != nil {
 		return asked, err
 	}
-	owner, ofContacts := q.get("contacts_of")
+	owner, ofContacts := q.Get("contacts_of")
 	switch {
 	case named && ofContacts:
 		return asked, problem.New(problem.InvalidParameter, "Use either users or contacts_of.")
@@ -60,7 +60,7 @@ func readChangesQuery(c echo.Context, q query, maxUsers int, events bool) (asked
 	if !asked.Everyone && (asked.NoSnapshot || asked.Statuses != nil) {
 		return asked, problem.New(problem.InvalidParameter, "Use status and snapshot only to follow everyone.")
 	}
-	cursor, continues := q.get("cursor")
+	cursor, continues := q.Get("cursor")
 	if id := c.Request().Header.Get(lastEventID); events && id != "" {
 		cursor, continues = id, true
 	}
@@ -80,61 +80,60 @@ func checkContactsOf(namespace, owner string, caller *auth.Caller) error {
 	return readUser.check(namespace, owner, caller)
 }
 
-// wait returns the parameter wait: 0 for none.
-func (r *paramReader) wait() time.Duration {
-	return readParam(r, "wait", 0, func(text string) (time.Duration, error) {
-		if text == "0" || text == "0s" {
-			return 0, nil
-		}
-		d, err := lastseen.ParseDuration(text)
-		switch {
-		case err != nil:
-			return 0, problem.Errorf(problem.InvalidDuration, "wait: %v.", err)
-		case d > maxWait:
-			return 0, problem.Errorf(problem.InvalidDuration, "Invalid wait %.40q: use at most %s.", text, maxWait)
-		}
-		return d, nil
-	})
-}
-
-// acceptsEvents reports whether the Accept headers of a request ask for a stream of events: they name its media type,
-// and do not prefer JSON. Other clients accept anything, and get JSON. It ignores malformed items.
-func acceptsEvents(headers []string) bool {
-	events, others := 0, 0 // weights in thousandths
-	for _, header := range headers {
-		for media := range strings.SplitSeq(header, ",") {
-			name, _, _ := strings.Cut(media, ";")
-			last := media[strings.LastIndexByte(media, ';')+1:]
-			if key, _, _ := strings.Cut(last, "="); !strings.EqualFold(strings.TrimSpace(key), "q") {
-				last = "" // such as a charset
-			}
-			q, ok := weight(last)
-			if !ok {
-				continue
-			}
-			switch name = strings.TrimSpace(name); {
-			case strings.EqualFold(name, transport.MediaType):
-				events = max(events, q)
-			case strings.EqualFold(name, mediaJSON):
-				others = max(others, q)
-			}
-		}
-	}
-	return events > 0 && events >= others
-}
-
 // scalar is the text of a JSON string or number, which is read as a parameter of the same name is.
 type scalar string
 
-// decodeScalar decodes a scalar.
-func decodeScalar(d *jsontext.Decoder, s *scalar) error {
-	token, err := d.ReadToken()
-	if err != nil {
-		return err
+const (
+	maxChangesCursor = 16 << 10 // bytes of text; more than those of any store
+	maxPlaces        = 64 + 1   // shards of a namespace, and the place of a scan
+)
+
+// changesCursor returns the cursor of places in the changes feed of a namespace. It names no users.
+func changesCursor(namespace string, places []store.Place) string {
+	content := binary.AppendUvarint(nil, uint64(len(places)))
+	for _, place := range places {
+		content = append(binary.AppendUvarint(content, uint64(len(place))), place...)
 	}
-	if kind := token.Kind(); kind != '"' && kind != '0' {
-		return wrongType(d, token, "a string or a number")
-	}
-	*s = scalar(token.String())
-	return nil
+	return request.SealCursor(changesList(namespace), content)
 }
+
+// openChangesCursor returns the places in a cursor, which is hostile input. The store checks the places themselves: to
+// a place that it does not know, it responds with a reset.
+func openChangesCursor(namespace, cursor string) ([]store.Place, error) {
+	if len(cursor) <= maxChangesCursor {
+		content, err := request.OpenCursor(changesList(namespace), cursor)
+		if places, ok := cutPlaces(content); ok && err == nil {
+			return places, nil
+		}
+	}
+	return nil, problem.New(problem.InvalidCursor, "Invalid cursor for the changes of this namespace. Pass the cursor "+
+		"of a response unchanged, or omit it to start over.")
+}
+
+func cutPlaces(content []byte) ([]store.Place, bool) {
+	count, content, ok := cutUvarint(content)
+	if !ok || count == 0 || count > maxPlaces {
+		return nil, false
+	}
+	places := make([]store.Place, count)
+	for i := range places {
+		length, rest, ok := cutUvarint(content)
+		if !ok || length > uint64(len(rest)) {
+			return nil, false
+		}
+		places[i], content = store.Place(rest[:length]), rest[length:]
+	}
+	return places, len(content) == 0
+}
+
+func cutUvarint(b []byte) (n uint64, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 {
+		return 0, nil, false
+	}
+	return n, b[size:], true
+}
+
+// changesList is what cursors of changes are bound to. It differs from the name of every list, since no namespace
+// contains a slash.
+func changesList(namespace string) string { return namespace + "/changes" }

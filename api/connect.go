@@ -11,6 +11,7 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 )
 
 // WebSocketLimits are the limits of WebSockets on one server.
@@ -61,7 +62,7 @@ const (
 // @Param namespace path string true "namespace"
 // @Success 101 "A WebSocket."
 // @Router /v1/namespaces/{namespace}/connect [get]
-func (s *server) connect(c echo.Context, _ query, namespace string) error {
+func (s *server) connect(c echo.Context, _ request.Query, namespace string) error {
 	r := c.Request()
 	if err := cmp.Or(checkUpgrade(r), s.sources.CheckSocket(r)); err != nil {
 		return err

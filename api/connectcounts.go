@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
@@ -185,6 +187,6 @@ func (f *following) sendCounts(c countsResponse) bool {
 	if f.server().checkCounts(f.namespace, f.currentCaller()) != nil {
 		return true
 	}
-	b, err := appendJSON([]byte(`{"counts":`), c)
-	return err == nil && f.send(append(b, '}'))
+	encoded, err := json.Marshal(c)
+	return err == nil && f.send(append(append([]byte(`{"counts":`), encoded...), '}'))
 }

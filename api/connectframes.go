@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
@@ -45,7 +46,7 @@ type clientFrame struct {
 
 // parseFrame parses a frame: a JSON object with one name, and possibly "id".
 func parseFrame(text []byte) (f clientFrame, err error) {
-	if err := checkForm(text); err != nil {
+	if err := request.CheckForm(text); err != nil {
 		return f, err
 	}
 	d := jsontext.NewDecoder(bytes.NewReader(text))
@@ -116,7 +117,7 @@ func (f clientFrame) decode(v any) error {
 	if f.content.Kind() != '{' {
 		return problem.Errorf(problem.InvalidJSON, "The content of the frame %s is not a JSON object.", f.name)
 	}
-	return unmarshalChecked(f.content, v)
+	return request.UnmarshalChecked(f.content, v, strict)
 }
 
 // helloBody is the content of the frame hello.
@@ -251,18 +252,5 @@ func (b helloBody) credentials(header []string) ([]string, error) {
 }
 
 func bearerHeader(token string) []string { return []string{"Bearer " + token} }
-
-// decodeBool decodes true or false, or null as an omitted value.
-func decodeBool(d *jsontext.Decoder, v *bool) error {
-	token, err := d.ReadToken()
-	switch {
-	case err != nil || token.Kind() == 'n':
-		return err
-	case token.Kind() != 't' && token.Kind() != 'f':
-		return wrongType(d, token, "true or false")
-	}
-	*v = token.Bool()
-	return nil
-}
 
 func isTrue(b *bool) bool { return b != nil && *b }

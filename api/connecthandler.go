@@ -70,10 +70,9 @@ func (n *session) Fault(f transport.Fault) {
 // Reserve takes memory for a message from that of request bodies; see [transport.SocketHandler].
 func (n *session) Reserve(bytes int) bool {
 	if n.memory == nil {
-		key, limited := n.payer()
-		n.memory = &bodyHold{memory: n.bodies, key: key, shared: limited}
+		n.memory = n.bodies.Hold(n.payer())
 	}
-	if err := n.memory.grow(bytes); err != nil {
+	if err := n.memory.Grow(bytes); err != nil {
 		n.close(err)
 		return false
 	}
@@ -83,7 +82,7 @@ func (n *session) Reserve(bytes int) bool {
 // Release gives the memory back; see [transport.SocketHandler].
 func (n *session) Release() {
 	if n.memory != nil {
-		n.memory.release()
+		n.memory.Release()
 		n.memory = nil
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
@@ -40,7 +41,7 @@ type session struct {
 	heard      atomic.Bool // since the last ping
 	unanswered int8        // pings; used by the timer alone
 	said       ending      // what the session or the client has said about its end; guarded by mu
-	memory     *bodyHold   // of the message that is read; nil for none; used by the reader alone
+	memory     *limit.Hold // of the message that is read; nil for none; used by the reader alone
 
 	mu          sync.Mutex
 	timer       *time.Timer

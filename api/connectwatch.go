@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -42,11 +43,11 @@ func (q *watchQuery) check(namespace string, everyone everyoneBody, cursor *stri
 // readEveryone reads the fields of a client that watches everyone, if it does.
 func (q *watchQuery) readEveryone(body everyoneBody) error {
 	q.Everyone, q.NoSnapshot = isTrue(body.Everyone), !isTrue(body.Snapshot)
-	r := paramReader{query: query{"status": body.Statuses}}
-	q.Statuses = r.statuses()
+	r := request.Params{Query: request.Query{"status": body.Statuses}}
+	q.Statuses = r.Statuses()
 	switch {
-	case r.err != nil:
-		return r.err
+	case r.Err != nil:
+		return r.Err
 	case q.Everyone && len(q.Users) > 0:
 		return problem.New(problem.InvalidParameter, "Watch users or everyone, not both.")
 	case !q.Everyone && isTrue(body.Snapshot), q.NoSnapshot && q.Statuses != nil:

@@ -1,15 +1,14 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"net/url"
 	"slices"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -21,15 +20,15 @@ type contactsParams struct {
 	canonical string            // the query that asks for this list: see [listParams]
 }
 
-func readContactsParams(q query, defaults view) (contactsParams, error) {
-	r, p := paramReader{query: q}, contactsParams{}
-	p.asOf = r.time("as_of", defaults.asOf)
-	p.thresholds = r.thresholds(defaults.thresholds)
-	r.canonical = p.evaluation()
-	p.statuses = r.statuses()
-	p.inCall = r.bool("in_call")
-	p.canonical = r.canonical
-	return p, r.err
+func readContactsParams(q request.Query, defaults view) (contactsParams, error) {
+	r, p := request.Params{Query: q}, contactsParams{}
+	p.asOf = r.Time("as_of", defaults.asOf)
+	p.thresholds = r.Thresholds(defaults.thresholds)
+	r.Canonical = p.evaluation()
+	p.statuses = r.Statuses()
+	p.inCall = r.Bool("in_call")
+	p.canonical = r.Canonical
+	return p, r.Err
 }
 
 // listContacts returns one page of the contacts of a user.
@@ -60,8 +59,8 @@ func readContactsParams(q query, defaults view) (contactsParams, error) {
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} listResponse "A page."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [get]
-func (s *server) listContacts(c echo.Context, q query, namespace, user string) error {
-	limit, err := q.limit()
+func (s *server) listContacts(c echo.Context, q request.Query, namespace, user string) error {
+	limit, err := q.Limit()
 	if err != nil {
 		return err
 	}
@@ -78,19 +77,19 @@ func (s *server) listContacts(c echo.Context, q query, namespace, user string) e
 	if last != "" {
 		next = new(p.cursor(namespace, user, last))
 	}
-	return respond(c, listResponse{presences{p.evaluated(), users}, next})
+	return request.Respond(c, listResponse{presences{p.evaluated(), users}, next})
 }
 
 // contactsParams returns the parameters of the list that a query asks for, and the contact before its page; "" for the
 // first page.
 func (s *server) contactsParams(
-	ctx context.Context, namespace, user string, q query,
+	ctx context.Context, namespace, user string, q request.Query,
 ) (p contactsParams, after string, err error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return p, "", err
 	}
-	if cursor, given := q.get("cursor"); given {
+	if cursor, given := q.Get("cursor"); given {
 		p, after, err = openContactsCursor(namespace, user, cursor, q)
 	} else {
 		p, err = readContactsParams(q, view{thresholds: s.settings(namespace).Thresholds, asOf: now})
@@ -172,26 +171,20 @@ func contactsList(namespace, user string) string { return namespace + "\x00" + u
 
 // cursor returns the cursor of the page after a contact.
 func (p contactsParams) cursor(namespace, user, last string) string {
-	return sealCursor(contactsList(namespace, user), []byte(p.canonical+"\x00"+last))
+	return request.SealCursor(contactsList(namespace, user), []byte(p.canonical+"\x00"+last))
 }
 
-// openContactsCursor returns the parameters of the list and the contact in a cursor, which is hostile input. Parameters
-// that the query repeats must have the same values.
-func openContactsCursor(namespace, user, cursor string, q query) (p contactsParams, after string, err error) {
-	content, err := openCursor(contactsList(namespace, user), cursor)
-	canonical, last, found := bytes.Cut(content, []byte{0})
-	var values url.Values
-	if err == nil {
-		values, err = url.ParseQuery(string(canonical))
+// openContactsCursor returns the parameters of the list and the contact in a cursor: see [request.OpenListCursor].
+func openContactsCursor(
+	namespace, user, cursor string, q request.Query,
+) (p contactsParams, after string, err error) {
+	read := func(q request.Query) (string, error) {
+		p, err = readContactsParams(q, view{})
+		return p.canonical, err
 	}
-	if err == nil {
-		p, err = readContactsParams(query(values), view{})
+	last, err := request.OpenListCursor(contactsList(namespace, user), cursor, q, read)
+	if err == nil && lastseen.CheckStoredUser(string(last)) != nil {
+		err = request.ErrListCursor()
 	}
-	if err != nil || !found || p.canonical != string(canonical) || lastseen.CheckStoredUser(string(last)) != nil {
-		return p, "", errListCursor()
-	}
-	return p, string(last), checkRepeated(p.canonical, q, func(q query) (string, error) {
-		repeated, err := readContactsParams(q, view{})
-		return repeated.canonical, err
-	})
+	return p, string(last), err
 }

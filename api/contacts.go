@@ -9,14 +9,15 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
 
 // contactIDs are users in the body of a request: see [strict].
 type contactIDs []string
 
-// contactMemory is the memory of contacts in a body.
-var contactMemory = listMemory{2 * store.MaxContacts, ',', 160}
+// contactsForm is the form of contacts in a body.
+var contactsForm = request.Form{Max: lookupForm.Max, Items: 2 * store.MaxContacts, Sign: ',', Each: 160}
 
 // contactsBody is the JSON of a contact list.
 type contactsBody struct {
@@ -52,11 +53,11 @@ type contactChangesBody struct {
 // @Param body body contactsBody true "The contacts."
 // @Success 204 "Replaced."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [put]
-func (s *server) setContacts(c echo.Context, _ query, namespace, user string) error {
+func (s *server) setContacts(c echo.Context, _ request.Query, namespace, user string) error {
 	var sent contactsBody
-	body := s.body(c, maxLookupBody)
-	defer body.release()
-	if err := body.readList(&sent, contactMemory); err != nil {
+	hold := s.hold(c)
+	defer hold.Release()
+	if err := contactsForm.Read(c, hold, &sent, strict); err != nil {
 		return err
 	}
 	if sent.Users == nil {
@@ -86,11 +87,11 @@ func (s *server) setContacts(c echo.Context, _ query, namespace, user string) er
 // @Param body body contactChangesBody true "The changes."
 // @Success 204 "Changed."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [patch]
-func (s *server) changeContacts(c echo.Context, _ query, namespace, user string) error {
+func (s *server) changeContacts(c echo.Context, _ request.Query, namespace, user string) error {
 	var sent contactChangesBody
-	body := s.body(c, maxLookupBody)
-	defer body.release()
-	if err := body.readList(&sent, contactMemory); err != nil {
+	hold := s.hold(c)
+	defer hold.Release()
+	if err := contactsForm.Read(c, hold, &sent, strict); err != nil {
 		return err
 	}
 	err := cmp.Or(checkContacts(user, sent.Add, lastseen.CheckUser),
@@ -119,7 +120,7 @@ func (s *server) changeContacts(c echo.Context, _ query, namespace, user string)
 // @Param user path string true "user"
 // @Success 204 "Removed."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [delete]
-func (s *server) deleteContacts(c echo.Context, _ query, namespace, user string) error {
+func (s *server) deleteContacts(c echo.Context, _ request.Query, namespace, user string) error {
 	return s.saveContacts(c, namespace, user, 0, func(ctx context.Context) error {
 		return s.Store.SetContacts(ctx, namespace, user, nil)
 	})
@@ -145,15 +146,15 @@ func (s *server) saveContacts(
 
 // checkContacts returns an error unless all IDs can be contacts of a user, by one of the checks of package lastseen.
 func checkContacts(user string, contacts []string, check func(string) error) error {
-	var bad itemErrors
+	var bad problem.Items
 	for i, contact := range contacts {
 		err := check(contact)
 		if err == nil && contact == user {
 			err = store.ErrOwnContact
 		}
 		if err != nil {
-			bad.add(i, problem.From(problem.InvalidUser, err))
+			bad.Add(i, problem.From(problem.InvalidUser, err))
 		}
 	}
-	return bad.err()
+	return bad.Err()
 }

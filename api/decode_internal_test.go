@@ -14,6 +14,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
@@ -29,7 +30,7 @@ func TestAvailabilityUntilTheEndOfTime(t *testing.T) {
 
 // repeated returns about a MiB of JSON: a text repeated with commas between, and something before and after.
 func repeated(before, text, after string) []byte {
-	n := (maxBody - len(before) - len(after)) / (len(text) + 1)
+	n := (int(itemsForm.Max) - len(before) - len(after)) / (len(text) + 1)
 	return []byte(before + strings.Repeat(text+",", n-1) + text + after)
 }
 
@@ -45,17 +46,17 @@ func named(n int) string {
 // TestDecodingStops checks how many items of a list that is too long are decoded.
 func TestDecodingStops(t *testing.T) {
 	var users lookupBody
-	err := unmarshal([]byte(`{"users":[""`+strings.Repeat(`,""`, maxItems-1)+`]}`), &users)
-	require.Equal(t, problem.TooManyItems, requireProblem(t, err).Code)
+	err := request.Unmarshal([]byte(`{"users":[""`+strings.Repeat(`,""`, request.MaxItems-1)+`]}`), &users, strict)
+	require.Equal(t, problem.TooManyItems, kit.RequireProblem(t, err).Code)
 	require.LessOrEqual(t, len(*users.Users), maxLookup+1, "with a slot for the item that is refused")
 
 	var pings pingsBody
-	err = unmarshal(repeated(`{"pings":[`, `{}`, `]}`), &pings)
-	require.Equal(t, problem.TooManyItems, requireProblem(t, err).Code)
+	err = request.Unmarshal(repeated(`{"pings":[`, `{}`, `]}`), &pings, strict)
+	require.Equal(t, problem.TooManyItems, kit.RequireProblem(t, err).Code)
 	require.Nil(t, pings.Pings, "nothing is decoded")
-	require.Error(t, checkForm([]byte(`{"pings":[{}`+strings.Repeat(",{}", maxItems))), "and the rest is not looked at")
+	require.Error(t, request.CheckForm([]byte(`{"pings":[{}`+strings.Repeat(",{}", request.MaxItems))), "and the rest is not looked at")
 	for _, list := range []string{`{}`, `{"user":"[,,","device":{"meta":[1,2]}}`, `null`} {
-		require.NoError(t, checkForm([]byte(`{"at":[1,2],"pings":[`+list+strings.Repeat(","+list, maxItems-1)+`]}`)), list)
+		require.NoError(t, request.CheckForm([]byte(`{"at":[1,2],"pings":[`+list+strings.Repeat(","+list, request.MaxItems-1)+`]}`)), list)
 	}
 }
 
@@ -90,9 +91,9 @@ func TestRefusedBodiesUseLittleMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			err := unmarshal(c.body, c.into)
+			err := request.Unmarshal(c.body, c.into, strict)
 			runtime.ReadMemStats(&after)
-			require.Equal(t, c.want, requireProblem(t, err).Code, err)
+			require.Equal(t, c.want, kit.RequireProblem(t, err).Code, err)
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<10), "bytes")
 		})
 	}
@@ -109,19 +110,19 @@ func FuzzBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, body := range []any{&pingsBody{}, &leavesBody{}, &lookupBody{}, &pingBody{}, &leaveBody{}} {
-			if err := unmarshal(data, body); err != nil {
-				requireProblem(t, err)
+			if err := request.Unmarshal(data, body, strict); err != nil {
+				kit.RequireProblem(t, err)
 			}
 		}
 		var body pingsBody
-		if unmarshal(data, &body) != nil || body.Pings == nil {
+		if request.Unmarshal(data, &body, strict) != nil || body.Pings == nil {
 			return
 		}
 		require.True(t, utf8.Valid(data))
 		for _, i := range *body.Pings {
 			for _, e := range []telemetry.Event{telemetry.Ping, telemetry.Leave} {
 				if err := new(batch).add(e, "chat", i.User, i.assertion, kit.Now); err != nil {
-					requireProblem(t, err)
+					kit.RequireProblem(t, err)
 				}
 			}
 		}
@@ -137,7 +138,7 @@ func TestNullDevices(t *testing.T) {
 		},
 	} {
 		var i item
-		require.NoError(t, unmarshal([]byte(text), &i))
+		require.NoError(t, request.Unmarshal([]byte(text), &i, strict))
 		var b batch
 		require.Nil(t, b.add(telemetry.Ping, "chat", i.User, i.assertion, kit.Now))
 		require.Equal(t, want, b)
@@ -178,7 +179,7 @@ func FuzzItem(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var i item
-		if unmarshal(data, &i) != nil {
+		if request.Unmarshal(data, &i, strict) != nil {
 			return
 		}
 		for _, e := range []telemetry.Event{telemetry.Ping, telemetry.Leave} {

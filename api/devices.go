@@ -2,13 +2,12 @@ package api
 
 import (
 	"bytes"
-	"reflect"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -66,25 +65,19 @@ func parseActivity(activity string, at lastseen.Instant) (idle lastseen.Instant,
 }
 
 func decodeDevice(d *jsontext.Decoder, device *deviceBody) error {
-	return decodeObject(d, device, decodeDeviceField)
+	return request.DecodeObject(d, device, decodeDeviceField)
 }
 
-func decodeDeviceField(d *jsontext.Decoder, device *deviceBody) error {
-	name, err := d.ReadToken()
-	if err != nil {
-		return err
-	}
-	switch name.String() {
+func decodeDeviceField(d *jsontext.Decoder, device *deviceBody, name string) error {
+	switch name {
 	case "id":
-		return decodeString(d, &device.ID)
+		return request.DecodeString(d, &device.ID)
 	case "kind":
-		return decodeString(d, (*string)(&device.Kind))
+		return request.DecodeString(d, (*string)(&device.Kind))
 	case "meta":
 		return decodeMetadata(d, &device.Meta)
 	default:
-		return &json.SemanticError{
-			Err: json.ErrUnknownName, JSONPointer: d.StackPointer(), GoType: reflect.TypeFor[deviceBody](),
-		}
+		return request.UnknownField[deviceBody](d)
 	}
 }
 
@@ -99,7 +92,7 @@ func decodeMetadata(d *jsontext.Decoder, m *metadata) error {
 		_, err := d.ReadToken()
 		return err
 	default:
-		return problem.Errorf(problem.InvalidJSON, "meta is a JSON %s; an object is expected.", jsonTypeName(kind))
+		return problem.Errorf(problem.InvalidJSON, "meta is a JSON %s; an object is expected.", request.TypeName(kind))
 	}
 	// A value is not read unless it is short: reading one takes memory for all names in it.
 	rest := d.UnreadBuffer()
@@ -111,7 +104,7 @@ func decodeMetadata(d *jsontext.Decoder, m *metadata) error {
 	if err != nil {
 		return err
 	}
-	if err := checkNumbers("meta", value, problem.InvalidDevice); err != nil {
+	if err := request.CheckNumbers("meta", value, problem.InvalidDevice); err != nil {
 		return err
 	}
 	*m = metadata(value)

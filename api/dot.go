@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/request"
 )
 
 const mediaSVG = "image/svg+xml"
@@ -66,11 +67,11 @@ func dotShape(dot lastseen.Dot) (path, paint string) {
 // @Success 200 {string} string "The image."
 // @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/users/{user}/dot.svg [get]
-func (s *server) getDot(c echo.Context, q query) error {
-	r := paramReader{query: q}
-	size := r.number("size", minDotSize, maxDotSize, defaultDotSize)
-	if r.err != nil {
-		return r.err
+func (s *server) getDot(c echo.Context, q request.Query) error {
+	r := request.Params{Query: q}
+	size := r.Number("size", minDotSize, maxDotSize, defaultDotSize)
+	if r.Err != nil {
+		return r.Err
 	}
 	v, p, err := s.lookUp(c, q)
 	if err != nil {
@@ -85,7 +86,7 @@ func (s *server) getDot(c echo.Context, q query) error {
 		return c.NoContent(http.StatusNotModified)
 	}
 	header.Set(echo.HeaderContentType, mediaSVG)
-	return send(c, http.StatusOK, image)
+	return request.Send(c, http.StatusOK, image)
 }
 
 // drawDot returns the image of a user's status, size pixels wide and high.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
@@ -44,7 +45,7 @@ func (s *server) handleError(err error, c echo.Context) {
 	}
 	header[echo.HeaderCacheControl] = noStore
 	body := e.Body(header.Get(echo.HeaderXRequestID))
-	if err := writeJSON(c, body.Status, typeProblem, body); err != nil {
+	if err := request.WriteJSON(c, body.Status, body); err != nil {
 		s.Logger.Debug("response not sent", "request_id", body.RequestID, "error", err)
 	}
 	drainBody(c)

@@ -29,7 +29,7 @@ func (s *Shared) Receive(signal store.Signal)  { s.receive(signal) }
 func (s *Shared) Sessions() []*session         { return s.sockets.all() }
 func (s *Shared) SocketCallers() int           { return lenOf(&s.sockets.mu, &s.sockets.callers) }
 func (s *Shared) WatchingCallers() int         { return lenOf(&s.watched.mu, &s.watched.counts) }
-func (s *Shared) BodyMemoryUsed() int64        { return valueOf(&s.bodies.mu, &s.bodies.used) }
+func (s *Shared) BodyMemoryUsed() int64        { return s.bodies.Used() }
 func (s *Shared) SetTimers(t timers)           { s.userStates.after = t }
 func (s *Shared) UserStates() int              { return lenOf(&s.userStates.mu, &s.userStates.users) }
 func (s *Shared) SlotsTaken() int              { return valueOf(&s.arrivals.mu, &s.arrivals.taken) }
@@ -85,8 +85,8 @@ func (s *Shared) CountFollowers(namespace string) int {
 
 // FillBodyMemory has a caller take what is left of the memory for bodies.
 func (s *Shared) FillBodyMemory() (release func(), err error) {
-	hold := bodyHold{memory: s.bodies, key: limit.ByAPIKey("another")}
-	return hold.release, hold.grow(int(s.bodies.limit - s.BodyMemoryUsed()))
+	hold := s.bodies.Hold(limit.ByAPIKey("another"), false)
+	return hold.Release, hold.Grow(MinBodyMemory - int(s.bodies.Used()))
 }
 
 // OneArrival has one client at a time begin a session. A test can be that client.

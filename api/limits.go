@@ -73,6 +73,20 @@ func (s *server) limitKey(c echo.Context, caller *auth.Caller) (key limit.Key, l
 	return callerKeyOf(caller), true
 }
 
+// hold returns an empty hold of memory for the body of a request.
+func (s *server) hold(c echo.Context) *limit.Hold { return s.bodies.Hold(s.limitKey(c, callerOf(c))) }
+
+// refusedBody returns the error of a caller whose share of the memory for bodies, in bytes, is used up; with the share
+// 0, that of all callers is.
+func refusedBody(caller limit.Policy, share int64) error {
+	if share == 0 {
+		return problem.New(problem.Overloaded, "The memory for request bodies is in use. Try again later.")
+	}
+	return problem.Errorf(problem.RateLimited,
+		"Limit for one %s: %d KiB of request bodies at the same time. Send fewer requests at the same time.",
+		caller, share>>10).RetryAfter(1) // second: a body that arrives at a usual pace is complete by then
+}
+
 // callerKeyOf returns the key of an authenticated caller.
 func callerKeyOf(caller *auth.Caller) limit.Key {
 	if caller.Kind == auth.ByKey {

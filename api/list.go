@@ -1,12 +1,15 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -22,22 +25,22 @@ type listParams struct {
 }
 
 // readListParams reads the parameters of a list. A new filter is read here, and is then part of cursors, too.
-func readListParams(q query, defaults view) (listParams, error) {
-	r, p := paramReader{query: q}, listParams{}
-	p.asOf = r.time("as_of", defaults.asOf)
-	p.thresholds = r.thresholds(defaults.thresholds)
-	r.canonical = p.evaluation()
-	p.from = r.time("from", 0)
-	p.to = r.time("to", p.asOf)
-	p.offset = r.number("offset", 0, maxLimit, 0)
-	if r.choice("order", "newest", "oldest") == "oldest" {
+func readListParams(q request.Query, defaults view) (listParams, error) {
+	r, p := request.Params{Query: q}, listParams{}
+	p.asOf = r.Time("as_of", defaults.asOf)
+	p.thresholds = r.Thresholds(defaults.thresholds)
+	r.Canonical = p.evaluation()
+	p.from = r.Time("from", 0)
+	p.to = r.Time("to", p.asOf)
+	p.offset = r.Number("offset", 0, request.MaxLimit, 0)
+	if r.Choice("order", "newest", "oldest") == "oldest" {
 		p.order = store.Oldest
 	}
-	p.statuses = r.statuses()
-	p.canonical = r.canonical
+	p.statuses = r.Statuses()
+	p.canonical = r.Canonical
 	switch {
-	case r.err != nil:
-		return p, r.err
+	case r.Err != nil:
+		return p, r.Err
 	case p.from > p.to:
 		return p, problem.Errorf(problem.InvalidRange, "from (%s) is later than to (%s).", p.from, p.to)
 	case p.to > p.asOf:
@@ -88,8 +91,8 @@ type listResponse struct {
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} listResponse "A page."
 // @Router /v1/namespaces/{namespace}/users [get]
-func (s *server) listUsers(c echo.Context, q query, namespace string) error {
-	limit, err := q.limit()
+func (s *server) listUsers(c echo.Context, q request.Query, namespace string) error {
+	limit, err := q.Limit()
 	if err != nil {
 		return err
 	}
@@ -122,7 +125,7 @@ func (s *server) listUsers(c echo.Context, q query, namespace string) error {
 	if p.now, err = s.Store.Now(ctx); err != nil {
 		return err
 	}
-	return respond(c, listResponse{p.show(records, details), next})
+	return request.Respond(c, listResponse{p.show(records, details), next})
 }
 
 // show returns what a page shows of its records.
@@ -137,25 +140,25 @@ func (p listParams) show(records []store.Record, details map[string]store.Detail
 // listPage returns the parameters of the list that the query asks for, and the record before its page, or nil for the
 // first page.
 func (s *server) listPage(
-	ctx context.Context, users userStore, namespace string, q query, limit int,
+	ctx context.Context, users userStore, namespace string, q request.Query, limit int,
 ) (listParams, *store.Record, error) {
-	if cursor, given := q.get("cursor"); given {
+	if cursor, given := q.Get("cursor"); given {
 		return openListCursor(namespace, cursor, q)
 	}
 	p, err := s.listParams(ctx, users, namespace, q)
-	if sum := p.offset + limit; err == nil && sum > maxLimit {
+	if sum := p.offset + limit; err == nil && sum > request.MaxLimit {
 		err = problem.Errorf(problem.InvalidRange,
-			"The sum of offset and limit is %d: use at most %d, or the cursor.", sum, maxLimit)
+			"The sum of offset and limit is %d: use at most %d, or the cursor.", sum, request.MaxLimit)
 	}
 	return p, nil, err
 }
 
 // listParams returns the parameters of a new list, with the defaults of the moment for omitted ones.
 func (s *server) listParams(
-	ctx context.Context, users userStore, namespace string, q query,
+	ctx context.Context, users userStore, namespace string, q request.Query,
 ) (p listParams, err error) {
 	defaults := view{thresholds: s.settings(namespace).Thresholds}
-	if _, given := q.get("as_of"); !given {
+	if _, given := q.Get("as_of"); !given {
 		if defaults.asOf, err = s.latest(ctx, users, namespace); err != nil {
 			return p, err
 		}
@@ -176,7 +179,36 @@ func (s *server) latest(ctx context.Context, users store.Reader, namespace strin
 	return max(now, min(newest, now+maxAhead)), nil
 }
 
-func (r listResponse) appendJSON(b []byte) []byte {
+// cursor returns the cursor of the page after the given record.
+func (p listParams) cursor(namespace string, last store.Record) string {
+	place := uint64(last.At) << 1
+	if last.Left {
+		place |= 1
+	}
+	content := []byte(p.canonical + "\x00")
+	content = binary.BigEndian.AppendUint64(content, place)
+	return request.SealCursor(namespace, append(content, last.User...))
+}
+
+// openListCursor returns the parameters of the list and the record in a cursor: see [request.OpenListCursor].
+func openListCursor(namespace, cursor string, q request.Query) (p listParams, after *store.Record, err error) {
+	place, err := request.OpenListCursor(namespace, cursor, q, func(q request.Query) (string, error) {
+		p, err = readListParams(q, view{})
+		return p.canonical, err
+	})
+	if err != nil || len(place) < 8 {
+		return p, nil, cmp.Or(err, request.ErrListCursor())
+	}
+	n, user := binary.BigEndian.Uint64(place), string(place[8:])
+	at := lastseen.Instant(n >> 1)
+	if at < p.from || at > p.to || lastseen.CheckStoredUser(user) != nil {
+		return p, nil, request.ErrListCursor()
+	}
+	return p, &store.Record{User: user, State: lastseen.State{At: at, Left: n&1 == 1}}, nil
+}
+
+// AppendJSON is for [request.WriteJSON].
+func (r listResponse) AppendJSON(b []byte) []byte {
 	b = append(r.appendFields(append(b, '{')), `,"next_cursor":`...)
 	if r.NextCursor == nil {
 		return append(b, "null}"...)

@@ -8,10 +8,16 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 )
 
-// maxLookupQuery is the number of users in one lookup by GET.
-const maxLookupQuery = 100
+const (
+	maxLookup      = 1000 // users in one lookup
+	maxLookupQuery = 100  // the same, by GET
+)
+
+// lookupForm is the form of a list of users to look up or to follow.
+var lookupForm = request.Form{Max: 512 << 10, Items: maxLookup, Sign: ',', Each: 512}
 
 // lookupBody is the JSON of a lookup.
 type lookupBody struct {
@@ -42,11 +48,11 @@ type lookupResponse struct {
 // @Param body body lookupBody true "The users to look up."
 // @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
 // @Router /v1/namespaces/{namespace}/lookup [post]
-func (s *server) lookup(c echo.Context, q query) error {
+func (s *server) lookup(c echo.Context, q request.Query) error {
 	var asked lookupBody
-	body := s.body(c, maxLookupBody)
-	defer body.release()
-	if err := body.readList(&asked, lookupMemory); err != nil {
+	hold := s.hold(c)
+	defer hold.Release()
+	if err := lookupForm.Read(c, hold, &asked, strict); err != nil {
 		return err
 	}
 	if asked.Users == nil {
@@ -56,7 +62,7 @@ func (s *server) lookup(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	return respond(c, found)
+	return request.Respond(c, found)
 }
 
 // lookupQuery returns the presences of the users in the query, for clients that can only GET.
@@ -78,7 +84,7 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
 // @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/lookup [get]
-func (s *server) lookupQuery(c echo.Context, q query) error {
+func (s *server) lookupQuery(c echo.Context, q request.Query) error {
 	if len(q["user"]) == 0 {
 		return problem.New(problem.InvalidParameter, "The parameter user is missing. Repeat it for each user.")
 	}
@@ -104,9 +110,9 @@ func commaHint(users []presence) string {
 
 // lookupUsers returns the presences of up to max users, in the view that a query asks for.
 func (s *server) lookupUsers(
-	c echo.Context, q query, users []string, max int,
+	c echo.Context, q request.Query, users []string, max int,
 ) (v view, found lookupResponse, err error) {
-	namespace, err := pathNamespace(c)
+	namespace, err := request.Namespace(c)
 	if err != nil {
 		return v, found, err
 	}
@@ -133,16 +139,17 @@ func checkUsers(users []string, max int) error {
 		return problem.Errorf(problem.TooManyItems,
 			"There are %d users: send at most %d in one request.", len(users), max)
 	}
-	var bad itemErrors
+	var bad problem.Items
 	for i, user := range users {
 		if err := lastseen.CheckUser(user); err != nil {
-			bad.add(i, problem.From(problem.InvalidUser, err))
+			bad.Add(i, problem.From(problem.InvalidUser, err))
 		}
 	}
-	return bad.err()
+	return bad.Err()
 }
 
-func (r lookupResponse) appendJSON(b []byte) []byte {
+// AppendJSON is for [request.WriteJSON].
+func (r lookupResponse) AppendJSON(b []byte) []byte {
 	b = r.appendFields(append(b, '{'))
 	if r.Hint != "" {
 		b = appendString(append(b, `,"hint":`...), r.Hint)

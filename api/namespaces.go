@@ -11,6 +11,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -43,14 +44,14 @@ const namespaceList = "/namespaces"
 // @Param cursor query string false "position"
 // @Success 200 {object} namespacesResponse "A page."
 // @Router /v1/namespaces [get]
-func (s *server) listNamespaces(c echo.Context, q query) error {
-	limit, err := q.limit()
+func (s *server) listNamespaces(c echo.Context, q request.Query) error {
+	limit, err := q.Limit()
 	if err != nil {
 		return err
 	}
 	after := ""
-	if cursor, given := q.get("cursor"); given {
-		name, err := openCursor(namespaceList, cursor)
+	if cursor, given := q.Get("cursor"); given {
+		name, err := request.OpenCursor(namespaceList, cursor)
 		if err != nil || lastseen.CheckNamespace(string(name)) != nil {
 			return problem.New(problem.InvalidCursor, "Invalid cursor for the list of namespaces. "+
 				"Pass next_cursor unchanged, or omit it to start over.")
@@ -64,7 +65,7 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 	response := namespacesResponse{Namespaces: []namespaceEntry{}}
 	if len(infos) > limit {
 		infos = infos[:limit]
-		response.NextCursor = new(sealCursor(namespaceList, []byte(infos[limit-1].Name)))
+		response.NextCursor = new(request.SealCursor(namespaceList, []byte(infos[limit-1].Name)))
 	}
 	for _, info := range infos {
 		entry := namespaceEntry{Namespace: info.Name}
@@ -73,7 +74,7 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 		}
 		response.Namespaces = append(response.Namespaces, entry)
 	}
-	return respond(c, response)
+	return request.Respond(c, response)
 }
 
 // readable returns up to max of the namespaces after a name that the caller can read. It seeks past the others,
@@ -131,7 +132,7 @@ type settingsResponse struct {
 // @Param namespace path string true "namespace"
 // @Success 200 {object} settingsResponse "The settings."
 // @Router /v1/namespaces/{namespace} [get]
-func (s *server) getNamespace(c echo.Context, _ query, namespace string) error {
+func (s *server) getNamespace(c echo.Context, _ request.Query, namespace string) error {
 	settings := s.settings(namespace)
 	response := settingsResponse{
 		Namespace:      namespace,
@@ -146,7 +147,7 @@ func (s *server) getNamespace(c echo.Context, _ query, namespace string) error {
 		ContactsRetentionMs: optionalMs(settings.ContactsRetention),
 		Visibility:          cmp.Or(settings.Visibility, VisibleToEveryone),
 	}
-	return respond(c, response)
+	return request.Respond(c, response)
 }
 
 // optionalMs returns a duration in milliseconds; nil for 0.
@@ -169,8 +170,8 @@ func optionalMs(d time.Duration) *int64 {
 // @Param confirm query string true "the name again"
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace} [delete]
-func (s *server) deleteNamespace(c echo.Context, q query, namespace string) error {
-	if confirm, _ := q.get("confirm"); confirm != namespace {
+func (s *server) deleteNamespace(c echo.Context, q request.Query, namespace string) error {
+	if confirm, _ := q.Get("confirm"); confirm != namespace {
 		return problem.Errorf(problem.ConfirmationRequired,
 			"This deletes all users in the namespace. To confirm, add ?confirm=%s.", namespace)
 	}
@@ -218,7 +219,7 @@ type countsResponse struct {
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} countsResponse "The number of users with each status."
 // @Router /v1/namespaces/{namespace}/counts [get]
-func (s *server) counts(c echo.Context, q query, namespace string) error {
+func (s *server) counts(c echo.Context, q request.Query, namespace string) error {
 	ctx, users := c.Request().Context(), s.listReader(c, namespace, q)
 	p, err := s.listParams(ctx, users, namespace, q)
 	if err != nil {
@@ -228,7 +229,7 @@ func (s *server) counts(c echo.Context, q query, namespace string) error {
 	if err != nil {
 		return err
 	}
-	return respond(c, showCounts(n, p.asOf))
+	return request.Respond(c, showCounts(n, p.asOf))
 }
 
 // showCounts returns what a response shows of the number of users with each status at a time.

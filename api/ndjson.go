@@ -11,7 +11,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 )
 
@@ -29,8 +31,8 @@ const (
 // stream can last for days, so the caller is authorized again before each chunk.
 func (s *server) recordLines(c echo.Context, e telemetry.Event, namespace string) error {
 	l := lines{hold: s.hold(c), controller: http.NewResponseController(c.Response())}
-	defer l.hold.release()
-	if err := l.hold.grow(readBuffer); err != nil {
+	defer l.hold.Release()
+	if err := l.hold.Grow(readBuffer); err != nil {
 		return err
 	}
 	l.reader = bufio.NewReaderSize(c.Request().Body, readBuffer)
@@ -54,7 +56,7 @@ func (s *server) recordLines(c echo.Context, e telemetry.Event, namespace string
 		}
 		l.forget()
 		if errors.Is(readErr, io.EOF) {
-			return respond(c, bulkResponse{Recorded: recorded})
+			return request.Respond(c, bulkResponse{Recorded: recorded})
 		}
 		if readErr != nil {
 			return interrupted(c, classify(readErr), readErr, l.number, recorded)
@@ -86,7 +88,7 @@ func (s *server) readChunk(c echo.Context, e telemetry.Event, namespace string, 
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
 			var i item
-			if err := unmarshal(line, &i); err != nil {
+			if err := request.Unmarshal(line, &i, strict); err != nil {
 				return err
 			}
 			if err := l.keep(i); err != nil {
@@ -107,7 +109,7 @@ func (s *server) readChunk(c echo.Context, e telemetry.Event, namespace string, 
 type lines struct {
 	reader     *bufio.Reader
 	controller *http.ResponseController
-	hold       bodyHold
+	hold       *limit.Hold
 	kept       int // bytes held for the chunk
 	number     int // of the last line read, from 1
 	chunkStart int // number of the first line of the chunk
@@ -129,7 +131,7 @@ func (l *lines) keep(i item) error {
 	if i.Device != nil {
 		size += len(i.Device.ID) + len(i.Device.Meta)
 	}
-	if err := l.hold.grow(size); err != nil {
+	if err := l.hold.Grow(size); err != nil {
 		return err
 	}
 	l.kept += size
@@ -138,7 +140,7 @@ func (l *lines) keep(i item) error {
 
 // forget gives the memory of the chunk back.
 func (l *lines) forget() {
-	l.hold.shrink(l.kept)
+	l.hold.Shrink(l.kept)
 	l.kept = 0
 }
 
@@ -153,7 +155,7 @@ func (l *lines) next() ([]byte, error) {
 		return nil, problem.Errorf(problem.BodyTooLarge, "The line has more than %d bytes.", maxLine)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, bodyError(err)
+		return nil, request.ReadError(err)
 	}
 	return line, nil
 }

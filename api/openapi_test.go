@@ -13,6 +13,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 )
 
 // TestRoutesNeedPermissions checks that a route without a permission is not served.
@@ -116,13 +117,13 @@ func TestLimitsAreDocumented(t *testing.T) {
 	}
 	limit, size := components.Parameters["limit"].Value.Schema.Value, components.Parameters["size"].Value.Schema.Value
 	for _, pair := range [][2]any{
-		{maxItems, items("PingBatch", "pings")},
-		{maxItems, items("LeaveBatch", "leaves")},
+		{request.MaxItems, items("PingBatch", "pings")},
+		{request.MaxItems, items("LeaveBatch", "leaves")},
 		{maxLookup, items("LookupRequest", "users")},
 		{maxLookup, items("ChangesRequest", "users")},
 		{maxLookupQuery, *components.Parameters["users"].Value.Schema.Value.MaxItems},
-		{maxLimit, *limit.Max},
-		{defaultLimit, limit.Default},
+		{request.MaxLimit, *limit.Max},
+		{request.DefaultLimit, limit.Default},
 		{minDotSize, *size.Min},
 		{maxDotSize, *size.Max},
 		{defaultDotSize, size.Default},

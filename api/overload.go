@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/observe"
 )
@@ -102,19 +103,19 @@ func (r route) shedKind() shedKind {
 }
 
 // isDeep reports whether a list costs more than the first page of the default size. An invalid limit does not.
-func isDeep(path string, q query) bool {
-	_, cursor := q.get("cursor")
-	_, offset := q.get("offset")
-	limit, _ := q.get("limit")
+func isDeep(path string, q request.Query) bool {
+	_, cursor := q.Get("cursor")
+	_, offset := q.Get("offset")
+	limit, _ := q.Get("limit")
 	size, _ := strconv.Atoi(limit)
-	return cursor || offset || size > defaultLimit || strings.HasSuffix(path, "/counts")
+	return cursor || offset || size > request.DefaultLimit || strings.HasSuffix(path, "/counts")
 }
 
 // errShed is the cause of errors of requests that the ladder refuses.
 var errShed = errors.New("refused to leave room for pings")
 
 // checkLoad returns an error if the load leaves no room for a request to a route.
-func (s *server) checkLoad(r route, kind shedKind, q query) error {
+func (s *server) checkLoad(r route, kind shedKind, q request.Query) error {
 	current := rung(s.overload.rung.Load())
 	if current == 0 || kind == neverShed {
 		return nil

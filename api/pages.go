@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/web"
 )
 
@@ -20,14 +21,14 @@ func (s *server) pageRoutes() []route {
 }
 
 // redirectToDocs redirects to a relative URL, for proxies that add a prefix.
-func redirectToDocs(c echo.Context, _ query) error {
+func redirectToDocs(c echo.Context, _ request.Query) error {
 	return c.Redirect(http.StatusMovedPermanently, "docs/")
 }
 
 // page responds with the page of the route.
-func (s *server) page(c echo.Context, _ query) error {
+func (s *server) page(c echo.Context, _ request.Query) error {
 	r := c.Request()
 	// Package net/http offers ranges, which pages do not have.
 	c.Response().Before(func() { c.Response().Header().Del("Accept-Ranges") })
-	return s.pages.Serve(c.Response(), r, c.Path(), acceptsGzip(r.Header[echo.HeaderAcceptEncoding]))
+	return s.pages.Serve(c.Response(), r, c.Path(), request.AcceptsGzip(r.Header[echo.HeaderAcceptEncoding]))
 }

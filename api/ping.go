@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
@@ -45,7 +46,7 @@ type pingBody struct {
 // @Success 200 {object} userResponse "The resulting presence."
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
-func (s *server) ping(c echo.Context, _ query, namespace, user string) error {
+func (s *server) ping(c echo.Context, _ request.Query, namespace, user string) error {
 	return s.recordOne(c, namespace, user, telemetry.Ping, s.readPing)
 }
 
@@ -55,8 +56,18 @@ func (s *server) readPing(c echo.Context) (assertion, error) {
 		return assertion{}, nil
 	}
 	var body pingBody
-	err := s.readOne(c, &body)
+	err := s.readBody(c, oneForm, &body)
 	return assertion{At: body.At, Device: body.Device, Activity: body.Activity}, err
+}
+
+// oneForm is the form of a body about one user, which may contain a token.
+var oneForm = request.Form{Max: 16 << 10, Optional: true}
+
+// readBody reads a JSON body of a form into v. Its memory does not count until the response is sent.
+func (s *server) readBody(c echo.Context, f request.Form, v any) error {
+	hold := s.hold(c)
+	defer hold.Release()
+	return f.Read(c, hold, v, strict)
 }
 
 // leaveBody is the JSON of a leave.
@@ -96,7 +107,7 @@ type leaveBody struct {
 // @Success 202 "Accepted. The leave has `after` and is recorded then."
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
-func (s *server) leave(c echo.Context, _ query, namespace, user string) error {
+func (s *server) leave(c echo.Context, _ request.Query, namespace, user string) error {
 	return s.recordOne(c, namespace, user, telemetry.Leave, s.readLeave)
 }
 
@@ -104,7 +115,7 @@ func (s *server) leave(c echo.Context, _ query, namespace, user string) error {
 // navigator.sendBeacon, which a closing page uses, cannot set headers.
 func (s *server) readLeave(c echo.Context) (assertion, error) {
 	var body leaveBody
-	if err := s.readOne(c, &body); err != nil {
+	if err := s.readBody(c, oneForm, &body); err != nil {
 		return assertion{}, err
 	}
 	asserted := assertion{At: body.At, Device: body.Device, After: body.After}

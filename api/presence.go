@@ -1,11 +1,17 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"net/http"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -123,12 +129,12 @@ type presences struct {
 }
 
 // view returns the view that a query asks for.
-func (s *server) view(c echo.Context, namespace string, q query) (v view, err error) {
-	r := paramReader{query: q}
-	v.thresholds = r.thresholds(s.settings(namespace).Thresholds)
-	v.asOf = r.time("as_of", 0)
-	if r.err != nil {
-		return v, r.err
+func (s *server) view(c echo.Context, namespace string, q request.Query) (v view, err error) {
+	r := request.Params{Query: q}
+	v.thresholds = r.Thresholds(s.settings(namespace).Thresholds)
+	v.asOf = r.Time("as_of", 0)
+	if r.Err != nil {
+		return v, r.Err
 	}
 	v.now, err = s.Store.Now(c.Request().Context())
 	if v.asOf == 0 {
@@ -137,13 +143,97 @@ func (s *server) view(c echo.Context, namespace string, q query) (v view, err er
 	return v, err
 }
 
-func (r userResponse) appendJSON(b []byte) []byte {
+// maxMaxAge is the longest time that a cache may keep a response about users, in milliseconds. A ping or a leave can
+// change it at any time.
+const maxMaxAge = 5000
+
+// respondCached sends JSON about users, or 304: see [cached]. The ETag is weak: it is the same for responses that
+// differ only in the time of the request or in their encoding.
+func respondCached(c echo.Context, body any, v view, users ...presence) error {
+	if !cached(c, etagOf(v.evaluated(), users), v.maxAge(users)) {
+		return request.Respond(c, body)
+	}
+	if len(users) > 1 { // as in the response that this replaces, if that is large
+		c.Response().Header().Add(echo.HeaderVary, echo.HeaderAcceptEncoding)
+	}
+	return c.NoContent(http.StatusNotModified)
+}
+
+// cached sets the headers by which caches may keep a response about users for a time in milliseconds, and reports
+// whether the client has the response already, by its ETag. It then gets status 304 and no body. Responses to
+// authenticated callers are private.
+func cached(c echo.Context, tag string, age int64) bool {
+	header := c.Response().Header()
+	header.Set("ETag", "W/"+tag)
+	policy := "max-age=" + strconv.FormatInt(age/1000, 10)
+	if caller := callerOf(c); caller != nil {
+		header.Add(echo.HeaderVary, echo.HeaderAuthorization)
+		if !caller.IsAnonymous() {
+			policy = "private, " + policy
+		}
+	}
+	header.Set(echo.HeaderCacheControl, policy)
+	return request.TagMatches(c.Request().Header.Values("If-None-Match"), tag)
+}
+
+// maxAge returns how long a response about users may be kept, in milliseconds: until the first of their statuses
+// decays, or of their availabilities or calls ends, at most for [maxMaxAge].
+func (v view) maxAge(users []presence) int64 {
+	age := int64(maxMaxAge)
+	for _, u := range users {
+		if u.ValidUntil != 0 {
+			age = min(age, int64(u.ValidUntil)-int64(v.asOf))
+		}
+		if u.userDetails == nil {
+			continue
+		}
+		for _, end := range []lastseen.Instant{lastseen.Instant(u.AvailabilityUntil), u.inCallUntil} {
+			if end != 0 {
+				age = min(age, int64(end)-int64(v.now))
+			}
+		}
+	}
+	return age
+}
+
+// etagOf returns a hash, in quotes, of a response about users without its time of evaluation. It is the same on every
+// server with the same thresholds.
+func etagOf(e evaluated, users []presence) string {
+	content := make([]byte, 0, 64)
+	content = binary.BigEndian.AppendUint64(content, uint64(e.GreenMs))
+	content = binary.BigEndian.AppendUint64(content, uint64(e.YellowMs))
+	for _, u := range users {
+		content = append(append(content, u.User...), 0) // user IDs contain no such byte
+		content = strconv.AppendBool(append(content, u.Status...), u.Left)
+		content = binary.BigEndian.AppendUint64(content, uint64(u.LastSeen))
+		content = binary.BigEndian.AppendUint64(content, uint64(u.ValidUntil))
+		if u.userDetails != nil {
+			content = append(u.userDetails.appendFields(append(content, 1)), 0) // nor do user IDs begin with byte 1
+		}
+	}
+	return hashTag(content)
+}
+
+// hashTag returns a hash of a content, in quotes.
+func hashTag(content []byte) string {
+	sum := sha256.Sum256(content)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+}
+
+// AppendJSON is for [request.WriteJSON].
+func (r userResponse) AppendJSON(b []byte) []byte {
 	b = r.presence.appendFields(append(b, '{'))
 	b = r.evaluated.appendFields(append(b, ','))
 	if r.PingAfterMs != 0 {
 		b = strconv.AppendInt(append(b, `,"ping_after_ms":`...), r.PingAfterMs, 10)
 	}
 	return append(b, '}')
+}
+
+// appendString appends a JSON string. Names are valid UTF-8.
+func appendString(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s) // fails for invalid UTF-8 only
+	return b
 }
 
 func (p presences) appendFields(b []byte) []byte {

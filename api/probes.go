@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 )
 
@@ -29,8 +30,8 @@ type statusResponse struct {
 // @Description store. Unknown query parameters are ignored.
 // @Success 200 {object} statusResponse "The process is alive."
 // @Router /healthz [get]
-func (s *server) healthz(c echo.Context, _ query) error {
-	return respond(c, statusResponse{"ok"})
+func (s *server) healthz(c echo.Context, _ request.Query) error {
+	return request.Respond(c, statusResponse{"ok"})
 }
 
 // readyz responds with status 200 if the store can serve reads and writes and the server is not shutting down. It is
@@ -44,7 +45,7 @@ func (s *server) healthz(c echo.Context, _ query) error {
 // @Success 200 {object} statusResponse "The store accepts reads and writes."
 // @Failure default {object} problem.Body "error"
 // @Router /readyz [get]
-func (s *server) readyz(c echo.Context, _ query) error {
+func (s *server) readyz(c echo.Context, _ request.Query) error {
 	if s.Draining() {
 		return problem.New(problem.ShuttingDown, "The server is shutting down. It still serves requests for a moment.")
 	}
@@ -54,7 +55,7 @@ func (s *server) readyz(c echo.Context, _ query) error {
 	if err != nil {
 		return err
 	}
-	return respond(c, statusResponse{"ready"})
+	return request.Respond(c, statusResponse{"ready"})
 }
 
 // getVersion returns the version of the running build.
@@ -65,8 +66,8 @@ func (s *server) readyz(c echo.Context, _ query) error {
 // @Description Unknown query parameters are ignored.
 // @Success 200 {object} Version "The version and build."
 // @Router /version [get]
-func (s *server) getVersion(c echo.Context, _ query) error {
-	return respond(c, s.Version)
+func (s *server) getVersion(c echo.Context, _ request.Query) error {
+	return request.Respond(c, s.Version)
 }
 
 const (

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
@@ -137,7 +138,7 @@ func (s *server) recordOne(
 		return respondMinimal(c, pingAfter)
 	}
 	v := view{now, settings.Thresholds, now}
-	return respond(c, userResponse{v.presence(user, states[0], nil), v.evaluated(), pingAfter})
+	return request.Respond(c, userResponse{v.presence(user, states[0], nil), v.evaluated(), pingAfter})
 }
 
 // pingAfter returns when to ping next: 80 % to 100 % of the ping interval, which load stretches, at random, in

@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/request"
 )
 
 // This file reads from replicas for services: see docs/decisions/replicas.md.
@@ -16,9 +17,9 @@ const ageHeader = "Lastseen-Age"
 
 // listReader is readerFor for lists and counts. Replicas answer only first pages: if a later one were behind the page
 // before it, users who did not move could be missing.
-func (s *server) listReader(c echo.Context, namespace string, q query) userStore {
-	_, cursor := q.get("cursor")
-	_, offset := q.get("offset")
+func (s *server) listReader(c echo.Context, namespace string, q request.Query) userStore {
+	_, cursor := q.Get("cursor")
+	_, offset := q.Get("offset")
 	if cursor || offset {
 		return s.storeFor(c, namespace)
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 )
 
@@ -14,9 +16,11 @@ type route struct {
 	method string
 	path   string
 	permission
-	handle func(echo.Context, query) error
+	handle handler
 	query  []string // allowed parameters; others are errors
 }
+
+type handler = func(echo.Context, request.Query) error
 
 // measured returns the routes as their metrics need them.
 func measured(routes []route) (all []telemetry.Route) {
@@ -99,9 +103,9 @@ func (s *server) callRoutes(calls string) []route {
 }
 
 // inNamespace returns a handler with the namespace in the path, and ofUser one with the user in it as well.
-func inNamespace(handle func(c echo.Context, q query, namespace string) error) func(echo.Context, query) error {
-	return func(c echo.Context, q query) error {
-		namespace, err := pathNamespace(c)
+func inNamespace(handle func(c echo.Context, q request.Query, namespace string) error) handler {
+	return func(c echo.Context, q request.Query) error {
+		namespace, err := request.Namespace(c)
 		if err != nil {
 			return err
 		}
@@ -109,9 +113,9 @@ func inNamespace(handle func(c echo.Context, q query, namespace string) error) f
 	}
 }
 
-func ofUser(handle func(c echo.Context, q query, namespace, user string) error) func(echo.Context, query) error {
-	return func(c echo.Context, q query) error {
-		namespace, user, err := pathNames(c)
+func ofUser(handle func(c echo.Context, q request.Query, namespace, user string) error) handler {
+	return func(c echo.Context, q request.Query) error {
+		namespace, user, err := request.Names(c, lastseen.CheckUser)
 		if err != nil {
 			return err
 		}
@@ -132,13 +136,13 @@ func (s *server) serve(r route) echo.HandlerFunc {
 	reach, kind := reachOf(r.method, r.path), r.shedKind()
 	return func(c echo.Context) error {
 		c.Response().Header()[echo.HeaderCacheControl] = noStore
-		var q query
+		var q request.Query
 		if r.permission != public {
 			err := s.authorize(c, r.permission)
 			if err != nil {
 				return err
 			}
-			if q, err = parseQuery(c.Request().URL.RawQuery, r.query); err != nil {
+			if q, err = request.ParseQuery(c.Request().URL.RawQuery, r.query); err != nil {
 				return err
 			}
 			if err = s.checkLoad(r, kind, q); err != nil {

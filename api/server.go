@@ -15,6 +15,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 )
 
@@ -22,7 +23,6 @@ import (
 // percent-encoded.
 const (
 	headerTimeout  = 5 * time.Second
-	readTimeout    = 30 * time.Second // of a whole request; NDJSON extends it chunk by chunk
 	writeTimeout   = 30 * time.Second // of the response, after the request was read
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 96 << 10
@@ -38,8 +38,8 @@ func NewServer(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           closeAmbiguous(h),
 		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      readTimeout + writeTimeout, // both start at the header
+		ReadTimeout:       request.Timeout,
+		WriteTimeout:      request.Timeout + writeTimeout, // both start at the header
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          telemetry.ServerLog(logger),
@@ -75,6 +75,14 @@ func drainBody(c echo.Context) {
 	}
 	_, _ = io.CopyN(io.Discard, c.Request().Body, maxDrain) // the response is sent even if this fails
 }
+
+// Values of headers that are the same in many responses. Sharing them saves an allocation each. They must not be
+// modified.
+var (
+	noStore     = []string{"no-store"}
+	noSniff     = []string{"nosniff"}
+	minimalDone = []string{"return=minimal"}
+)
 
 // maxRequestID is the maximum length of request IDs from clients in bytes.
 const maxRequestID = 128

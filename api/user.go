@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
 	"github.com/lastseen/lastseen/store/connections"
@@ -33,7 +33,7 @@ import (
 // @Success 200 {object} userResponse "The presence of the user."
 // @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/users/{user} [get]
-func (s *server) getUser(c echo.Context, q query) error {
+func (s *server) getUser(c echo.Context, q request.Query) error {
 	v, p, err := s.lookUp(c, q)
 	if err != nil {
 		return err
@@ -43,8 +43,8 @@ func (s *server) getUser(c echo.Context, q query) error {
 }
 
 // lookUp returns the presence of the user in the path, in the view that a query asks for.
-func (s *server) lookUp(c echo.Context, q query) (v view, p presence, err error) {
-	namespace, user, err := pathNames(c)
+func (s *server) lookUp(c echo.Context, q request.Query) (v view, p presence, err error) {
+	namespace, user, err := request.Names(c, lastseen.CheckUser)
 	if err != nil {
 		return v, p, err
 	}
@@ -70,12 +70,8 @@ func (s *server) lookUp(c echo.Context, q query) (v view, p presence, err error)
 // @Param user path string true "user"
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user} [delete]
-func (s *server) deleteUser(c echo.Context, _ query) error {
-	namespace, err := pathNamespace(c)
-	if err != nil {
-		return err
-	}
-	user, err := pathName(c, "user", lastseen.CheckStoredUser, problem.InvalidUser)
+func (s *server) deleteUser(c echo.Context, _ request.Query) error {
+	namespace, user, err := request.Names(c, lastseen.CheckStoredUser)
 	if err != nil {
 		return err
 	}
@@ -174,7 +170,7 @@ type deviceDetails struct {
 // @Param user path string true "user"
 // @Success 200 {object} devicesResponse "The devices."
 // @Router /v1/namespaces/{namespace}/users/{user}/devices [get]
-func (s *server) getDevices(c echo.Context, _ query, namespace, user string) error {
+func (s *server) getDevices(c echo.Context, _ request.Query, namespace, user string) error {
 	ctx := c.Request().Context()
 	stored, err := s.storeFor(c, namespace).ReadDevices(ctx, namespace, user)
 	if err != nil {
@@ -194,7 +190,7 @@ func (s *server) getDevices(c echo.Context, _ query, namespace, user string) err
 	if callerOf(c).CanSeeDevices(namespace, user) {
 		response.deviceDetails = detailsOf(stored, live, now)
 	}
-	return respond(c, response)
+	return request.Respond(c, response)
 }
 
 // detailsOf returns what a response shows of the devices of a user, given the live records.
@@ -234,7 +230,7 @@ func activityOf(idle lastseen.Instant) string {
 // @Param user path string true "user"
 // @Success 204 "The connections are being closed."
 // @Router /v1/namespaces/{namespace}/users/{user}/connections [delete]
-func (s *server) closeConnections(c echo.Context, _ query, namespace, user string) error {
+func (s *server) closeConnections(c echo.Context, _ request.Query, namespace, user string) error {
 	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@
 // Buckets are in memory. Their number is bounded: the least recently seen caller is evicted and starts over with a full
 // bucket. A caller that sends enough requests for a limit to matter is not evicted. Each server counts on its own.
 //
-// [Distinct] limits how many different things a caller uses at the same time.
+// [Distinct] limits how many different things a caller uses at the same time, and [Memory] the memory for its requests.
 package limit
 
 import (

@@ -2,6 +2,7 @@
 package problem
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,6 +19,9 @@ type Error struct {
 	Cause    error
 	Header   map[string]string // of the response, besides those that follow from the status
 }
+
+// ErrNotSent means that the caller did not receive a response.
+var ErrNotSent = errors.New("the response could not be sent")
 
 // Item is what is wrong with one item of a batch.
 type Item struct {
@@ -62,6 +66,51 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
+
+// maxItemErrors is the number of invalid items that an error names.
+const maxItemErrors = 20
+
+// Items collects the errors of the items of a request.
+type Items struct {
+	code  Code // of the first
+	items []Item
+	total int
+}
+
+// Add adds the error of the item with an index.
+func (e *Items) Add(index int, err *Error) {
+	if e.total == 0 {
+		e.code = err.Code
+	}
+	e.total++
+	if len(e.items) < maxItemErrors {
+		e.items = append(e.items, Item{Index: index, Detail: err.Detail})
+	}
+}
+
+// Err returns one error for all items, or nil if all are valid.
+func (e *Items) Err() error {
+	if e.total == 0 {
+		return nil
+	}
+	wrong, first := "1 invalid item, at", e.items[0]
+	if e.total > 1 {
+		wrong = fmt.Sprintf("%d invalid items, the first at", e.total)
+	}
+	detail := fmt.Sprintf("%s index %d: %s The request had no effect.", wrong, first.Index, first.Detail)
+	return &Error{Code: e.code, Detail: detail, Items: e.items}
+}
+
+// AtIndex adds the index of an item to an error for the caller.
+func AtIndex(index int, err error) error {
+	known, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	var bad Items
+	bad.Add(index, known)
+	return bad.Err()
+}
 
 // Body is the body of an error response: see RFC 9457.
 type Body struct {

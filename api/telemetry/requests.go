@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // otherLabel stands for all methods and all paths that are not served.
@@ -105,17 +107,14 @@ func (m *Metrics) Measure(c echo.Context, next echo.HandlerFunc) error {
 // be sent, it was not.
 func outcomeOf(c echo.Context, err error) (result outcome, refused bool) {
 	if err != nil && ClientGone(err, c) {
-		return canceled, !errors.Is(err, ErrNotSent)
+		return canceled, !errors.Is(err, problem.ErrNotSent)
 	}
 	return min(max(outcome(c.Response().Status/100-2), 0), failed), err != nil
 }
 
-// ErrNotSent means that the client did not receive a response.
-var ErrNotSent = errors.New("the response could not be sent")
-
 // ClientGone reports whether the request failed only because its client closed the connection or reads too slowly.
 func ClientGone(err error, c echo.Context) bool {
-	return errors.Is(err, ErrNotSent) || errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil
+	return errors.Is(err, problem.ErrNotSent) || errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil
 }
 
 // count counts a request.

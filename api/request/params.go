@@ -1,4 +1,4 @@
-package api
+package request
 
 import (
 	"fmt"
@@ -14,20 +14,21 @@ import (
 	"github.com/lastseen/lastseen/api/problem"
 )
 
+// Numbers of users of a page. The maximum is also that of the sum with the offset.
 const (
-	defaultLimit = 50
-	maxLimit     = 1000 // users of a page, also with the offset
+	DefaultLimit = 50
+	MaxLimit     = 1000
 )
 
-// query holds the parameters of a request that its endpoint knows. Each has one value, except repeatable ones.
-type query map[string][]string
+// Query holds the parameters of a request that its endpoint knows. Each has one value, except repeatable ones.
+type Query map[string][]string
 
 // repeatable reports whether a parameter may be given more than once.
 func repeatable(name string) bool { return name == "user" || name == "status" }
 
-// parseQuery reads a query string. Unknown and repeated parameters are errors, since a typo must not change a response.
+// ParseQuery reads a query string. Unknown and repeated parameters are errors, since a typo must not change a response.
 // It ignores _ and utm_*, which caches and campaigns add.
-func parseQuery(raw string, known []string) (query, error) {
+func ParseQuery(raw string, known []string) (Query, error) {
 	if raw == "" {
 		return nil, nil
 	}
@@ -36,7 +37,7 @@ func parseQuery(raw string, known []string) (query, error) {
 		return nil, problem.New(problem.InvalidParameter,
 			"Malformed query: percent-encode values and separate parameters with &.")
 	}
-	q := query{}
+	q := Query{}
 	for name, given := range values {
 		switch {
 		case name == "_" || strings.HasPrefix(name, "utm_"):
@@ -61,35 +62,36 @@ func unknownParameter(name string, known []string) error {
 		"Unknown parameter %.40q. Allowed: %s.", name, strings.Join(known, ", "))
 }
 
-// get returns the value of a parameter that is not repeatable, and whether it is given.
-func (q query) get(name string) (string, bool) {
+// Get returns the value of a parameter that is not repeatable, and whether it is given.
+func (q Query) Get(name string) (string, bool) {
 	if values := q[name]; len(values) > 0 {
 		return values[0], true
 	}
 	return "", false
 }
 
-// paramReader reads parameters one after the other. It keeps the first error, and the canonical form of what it read.
-type paramReader struct {
-	query     query
-	canonical string // with each value read that is not the fallback, in its one form; not kept if empty
-	err       error
+// Params reads the parameters of a query one after the other. It keeps the first error, and the canonical form of what
+// it read.
+type Params struct {
+	Query     Query
+	Canonical string // with each value read that is not the fallback, in its one form; not kept if empty
+	Err       error
 }
 
 // readParam returns a parameter, or the fallback if it is omitted.
-func readParam[T comparable](r *paramReader, name string, fallback T, parse func(string) (T, error)) T {
+func readParam[T comparable](r *Params, name string, fallback T, parse func(string) (T, error)) T {
 	value := fallback
-	if text, given := r.query.get(name); given && r.err == nil {
-		value, r.err = parse(text)
+	if text, given := r.Query.Get(name); given && r.Err == nil {
+		value, r.Err = parse(text)
 	}
-	if r.canonical != "" && value != fallback {
-		r.canonical += fmt.Sprintf("&%s=%v", name, value)
+	if r.Canonical != "" && value != fallback {
+		r.Canonical += fmt.Sprintf("&%s=%v", name, value)
 	}
 	return value
 }
 
-// time returns a parameter that is a time.
-func (r *paramReader) time(name string, fallback lastseen.Instant) lastseen.Instant {
+// Time returns a parameter that is a time.
+func (r *Params) Time(name string, fallback lastseen.Instant) lastseen.Instant {
 	return readParam(r, name, fallback, func(text string) (lastseen.Instant, error) {
 		t, err := lastseen.ParseTime(text)
 		switch {
@@ -102,8 +104,8 @@ func (r *paramReader) time(name string, fallback lastseen.Instant) lastseen.Inst
 	})
 }
 
-// number returns a parameter that is a whole number within bounds.
-func (r *paramReader) number(name string, low, high, fallback int) int {
+// Number returns a parameter that is a whole number within bounds.
+func (r *Params) Number(name string, low, high, fallback int) int {
 	return readParam(r, name, fallback, func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < low || n > high {
@@ -114,8 +116,8 @@ func (r *paramReader) number(name string, low, high, fallback int) int {
 	})
 }
 
-// choice returns a parameter that has one of two values. The first is the default.
-func (r *paramReader) choice(name, first, second string) string {
+// Choice returns a parameter that has one of two values. The first is the default.
+func (r *Params) Choice(name, first, second string) string {
 	return readParam(r, name, first, func(text string) (string, error) {
 		if text != first && text != second {
 			return "", problem.Errorf(problem.InvalidParameter,
@@ -125,8 +127,8 @@ func (r *paramReader) choice(name, first, second string) string {
 	})
 }
 
-// bool returns a parameter that is "true" or "false"; "" if it is omitted.
-func (r *paramReader) bool(name string) string {
+// Bool returns a parameter that is "true" or "false"; "" if it is omitted.
+func (r *Params) Bool(name string) string {
 	return readParam(r, name, "", func(text string) (string, error) {
 		if text != "true" && text != "false" {
 			return "", problem.Errorf(problem.InvalidParameter, "Invalid %s %.40q: use true or false.", name, text)
@@ -135,16 +137,16 @@ func (r *paramReader) bool(name string) string {
 	})
 }
 
-// thresholds returns the parameters green and yellow.
-func (r *paramReader) thresholds(fallback lastseen.Thresholds) lastseen.Thresholds {
+// Thresholds returns the parameters green and yellow.
+func (r *Params) Thresholds(fallback lastseen.Thresholds) lastseen.Thresholds {
 	t := lastseen.Thresholds{Green: r.duration("green", fallback.Green), Yellow: r.duration("yellow", fallback.Yellow)}
-	if err := t.Validate(); err != nil && r.err == nil {
-		r.err = problem.From(problem.InvalidThresholds, err)
+	if err := t.Validate(); err != nil && r.Err == nil {
+		r.Err = problem.From(problem.InvalidThresholds, err)
 	}
 	return t
 }
 
-func (r *paramReader) duration(name string, fallback time.Duration) time.Duration {
+func (r *Params) duration(name string, fallback time.Duration) time.Duration {
 	return readParam(r, name, fallback, func(text string) (time.Duration, error) {
 		d, err := lastseen.ParseDuration(text)
 		if err != nil {
@@ -154,48 +156,61 @@ func (r *paramReader) duration(name string, fallback time.Duration) time.Duratio
 	})
 }
 
-// statuses returns the parameter status: sorted, each status once. None means all.
-func (r *paramReader) statuses() (statuses []lastseen.Status) {
-	for _, text := range r.query["status"] {
+// Wait returns the parameter wait, of at most a time: 0 for none.
+func (r *Params) Wait(longest time.Duration) time.Duration {
+	text, _ := r.Query.Get("wait")
+	if text == "0" || text == "0s" {
+		return 0
+	}
+	d := r.duration("wait", 0)
+	if d > longest && r.Err == nil {
+		r.Err = problem.Errorf(problem.InvalidDuration, "Invalid wait %.40q: use at most %s.", text, longest)
+	}
+	return d
+}
+
+// Statuses returns the parameter status: sorted, each status once. None means all.
+func (r *Params) Statuses() (statuses []lastseen.Status) {
+	for _, text := range r.Query["status"] {
 		status, err := lastseen.ParseStatus(text)
-		if err != nil && r.err == nil {
-			r.err = problem.From(problem.InvalidParameter, err)
+		if err != nil && r.Err == nil {
+			r.Err = problem.From(problem.InvalidParameter, err)
 		}
 		statuses = append(statuses, status)
 	}
 	slices.Sort(statuses)
 	statuses = slices.Compact(statuses)
-	if r.canonical != "" {
+	if r.Canonical != "" {
 		for _, status := range statuses {
-			r.canonical += "&status=" + string(status)
+			r.Canonical += "&status=" + string(status)
 		}
 	}
 	return statuses
 }
 
-// limit returns the parameter limit of a page.
-func (q query) limit() (int, error) {
-	r := paramReader{query: q}
-	limit := r.number("limit", 1, maxLimit, defaultLimit)
-	return limit, r.err
+// Limit returns the parameter limit of a page.
+func (q Query) Limit() (int, error) {
+	r := Params{Query: q}
+	limit := r.Number("limit", 1, MaxLimit, DefaultLimit)
+	return limit, r.Err
 }
 
-// pathNamespace returns the namespace in the path.
-func pathNamespace(c echo.Context) (string, error) {
+// Namespace returns the namespace in the path.
+func Namespace(c echo.Context) (string, error) {
 	return pathName(c, "namespace", lastseen.CheckNamespace, problem.InvalidNamespace)
 }
 
-// pathNames returns the namespace and the user in the path.
-func pathNames(c echo.Context) (namespace, user string, err error) {
-	if namespace, err = pathNamespace(c); err != nil {
+// Names returns the namespace and the user in the path. The function checks the user.
+func Names(c echo.Context, checkUser func(string) error) (namespace, user string, err error) {
+	if namespace, err = Namespace(c); err != nil {
 		return "", "", err
 	}
-	user, err = pathName(c, "user", lastseen.CheckUser, problem.InvalidUser)
+	user, err = pathName(c, "user", checkUser, problem.InvalidUser)
 	return namespace, user, err
 }
 
 func pathName(c echo.Context, param string, check func(string) error, invalid problem.Code) (string, error) {
-	name, err := pathParam(c, param)
+	name, err := PathParam(c, param)
 	if err == nil {
 		err = check(name)
 	}
@@ -205,9 +220,9 @@ func pathName(c echo.Context, param string, check func(string) error, invalid pr
 	return name, nil
 }
 
-// pathParam returns a segment of the path, percent-decoded exactly once: the router works on the encoded path, see
-// checkPath.
-func pathParam(c echo.Context, name string) (string, error) {
+// PathParam returns a segment of the path, percent-decoded exactly once: the router works on the encoded path, see
+// the middleware of api.
+func PathParam(c echo.Context, name string) (string, error) {
 	decoded, err := url.PathUnescape(c.Param(name))
 	if err != nil {
 		return "", fmt.Errorf("the path is not well encoded: %w", err)
