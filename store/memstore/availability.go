@@ -197,13 +197,6 @@ func (t *transaction) say(key lastseen.UserKey, s lastseen.Said) {
 		t.makeSaid(key, s)
 		return
 	}
-	t.stageSaid(key, s)
-}
-
-func (t *transaction) stageSaid(key lastseen.UserKey, s lastseen.Said) {
-	if t.said == nil {
-		t.said = map[lastseen.UserKey]lastseen.Said{}
-	}
 	t.said[key] = s
 }
 
@@ -218,13 +211,6 @@ func (t *transaction) hide(key lastseen.UserKey, h Hidden) {
 		t.index.hide(key.Namespace, key.User, h)
 		return
 	}
-	t.stageHidden(key, h)
-}
-
-func (t *transaction) stageHidden(key lastseen.UserKey, h Hidden) {
-	if t.hidden == nil {
-		t.hidden = map[lastseen.UserKey]Hidden{}
-	}
 	t.hidden[key] = h
 }
 
@@ -237,11 +223,11 @@ func (t *transaction) logged(namespace string) {
 
 // hides returns a function that reports whether an assertion is hidden; nil if no user of a namespace is hidden.
 func (t *transaction) hides(namespace string, now lastseen.Instant) func(user string, at lastseen.Instant) bool {
-	if !t.index.hides && t.hidden == nil {
+	if !t.index.hides && len(t.hidden) == 0 {
 		return nil
 	}
 	people := t.index.usersOf(namespace).people
-	if t.hidden == nil && (people == nil || people.hidden.Len() == 0) {
+	if len(t.hidden) == 0 && (people == nil || people.hidden.Len() == 0) {
 		return nil
 	}
 	return func(user string, at lastseen.Instant) bool {

@@ -131,10 +131,7 @@ func TestFeedOfForgetInOneFlush(t *testing.T) {
 	ping(t, f.Store, "alice", now)
 	begin := f.end()
 	f.tables.mu.Lock()
-	tx := &transaction{
-		index: &f.tables.index, log: Discard(),
-		staged: map[lastseen.UserKey]lastseen.State{}, adds: map[string]struct{}{},
-	}
+	tx := f.tables.Stage(Discard())
 	tx.forget(lastseen.UserKey{Namespace: "chat", User: "alice"})
 	tx.set("chat", "alice", lastseen.State{At: now + 1})
 	tx.set("chat", "new", lastseen.State{At: now})

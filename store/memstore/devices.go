@@ -283,9 +283,6 @@ func (t *transaction) stageDevices(namespace, user string, c deviceChange) {
 	if isZero(c.Devices) && !t.hasDevices(namespace) {
 		return
 	}
-	if t.devices == nil {
-		t.devices = map[string]map[string]deviceChange{}
-	}
 	if t.devices[namespace] == nil {
 		t.devices[namespace] = map[string]deviceChange{}
 	}

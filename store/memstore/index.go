@@ -130,7 +130,6 @@ func (x *index) add(name string) *namespace {
 		}
 		users.unlisted = false
 		n = newNamespace(users)
-		n.feed = x.feeds.byName[name]
 		x.namespaces.Set(strings.Clone(name), n)
 		x.live += namespaceBytes(name)
 	}

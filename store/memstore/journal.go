@@ -94,6 +94,8 @@ func (x *Tables) Stage(log Log) *Staged {
 	return &Staged{x, transaction{
 		index: &x.index, log: log, maxNamespaces: x.options.MaxNamespaces,
 		staged: map[lastseen.UserKey]lastseen.State{}, adds: map[string]struct{}{},
+		devices: map[string]map[string]deviceChange{}, said: map[lastseen.UserKey]lastseen.Said{},
+		hidden: map[lastseen.UserKey]Hidden{}, contacts: map[lastseen.UserKey]ownedContacts{},
 	}}
 }
 

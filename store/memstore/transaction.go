@@ -12,7 +12,7 @@ import (
 type transaction struct {
 	index  *index
 	log    Log
-	staged map[lastseen.UserKey]lastseen.State // nil if changes are made at once
+	staged map[lastseen.UserKey]lastseen.State // nil if changes are made at once, as the maps below
 	drops  []func()                            // staged; the ends of namespaces
 	adds   map[string]struct{}                 // staged; namespaces that do not exist yet
 	erased []lastseen.UserKey                  // staged; users who are forgotten, and perhaps set again
@@ -66,8 +66,7 @@ func (t *transaction) forget(key lastseen.UserKey) {
 		t.staged[key] = lastseen.State{}
 	}
 	t.stageDevices(key.Namespace, key.User, deviceChange{})
-	t.stageSaid(key, lastseen.Said{})
-	t.stageHidden(key, Hidden{})
+	t.said[key], t.hidden[key] = lastseen.Said{}, Hidden{}
 }
 
 // trim removes a user, but not what the user said.

@@ -209,16 +209,10 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 
 // DeleteNamespace implements [store.Store].
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
-	err := s.journal.Do(ctx, Write{Alone: true, Durable: true, op: opFunc(func(t *transaction) {
+	return s.journal.Do(ctx, Write{Alone: true, Durable: true, op: opFunc(func(t *transaction) {
 		if t.exists(namespace) || t.index.usersOf(namespace).people != nil {
 			t.drop(namespace)
 		}
 		s.calls.drop(namespace)
 	})})
-	if err == nil {
-		s.tables.mu.Lock()
-		defer s.tables.mu.Unlock()
-		s.tables.index.endFeed(namespace) // a namespace that did not exist can have one, too
-	}
-	return err
 }
