@@ -24,7 +24,7 @@ func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n)*0x9E3779B97
 func filled(b *testing.B) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "lastseen.db") // on a disk
-	s, err := Open(Options{Path: path, Sync: DefaultSync, Logger: quiet()})
+	s, err := Open(Options{Path: path, Sync: defaultSync, Logger: quiet()})
 	require.NoError(b, err)
 	fillNamespace(b, s, "chat", benchUsers)
 	require.NoError(b, s.Close())
@@ -57,7 +57,7 @@ func contactIDs(n int) []string {
 // BenchmarkFeed pings a store of few users, where a ping costs least, without and with a feed.
 func BenchmarkFeed(b *testing.B) {
 	ctx := context.Background()
-	s := open(b, Options{Path: newPath(b), Sync: DefaultSync})
+	s := open(b, Options{Path: newPath(b), Sync: defaultSync})
 	require.NoError(b, s.Register(ctx, []string{"chat"}))
 	write := func(write func(context.Context, string, []store.Sighting) ([]lastseen.State, error)) {
 		user := benchUser(rand.IntN(store.MaxSweep))
@@ -93,7 +93,7 @@ func BenchmarkDevices(b *testing.B) {
 	const users = 100_000
 	for devices := range 4 {
 		b.Run(fmt.Sprint(devices), func(b *testing.B) {
-			s := open(b, Options{Path: newPath(b), Sync: DefaultSync})
+			s := open(b, Options{Path: newPath(b), Sync: defaultSync})
 			at := base
 			write := func(user, device int) {
 				at++

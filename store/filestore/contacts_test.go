@@ -26,7 +26,7 @@ func crashedCopy(t testing.TB, s *Store) *Store {
 	require.NoError(t, err)
 	path := newPath(t)
 	require.NoError(t, os.WriteFile(path, data, 0o600))
-	return open(t, Options{Path: path, Sync: DefaultSync})
+	return open(t, Options{Path: path, Sync: defaultSync})
 }
 
 // TestContactsAreInTheSnapshot: a compaction writes the contacts of the moment at which it began, and then those that

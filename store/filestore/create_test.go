@@ -89,7 +89,7 @@ func TestLockedByAProcess(t *testing.T) {
 	})
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait(), "it was killed")
-	require.NotEmpty(t, truthOf(t, open(t, Options{Path: path, Sync: DefaultSync})))
+	require.NotEmpty(t, truthOf(t, open(t, Options{Path: path, Sync: defaultSync})))
 }
 
 // TestCreatedTwice: of several that create the same file at once, one has it, and the others get an error.

@@ -102,7 +102,7 @@ func openDamaged(t testing.TB, damaged []byte, what string) truth {
 	path := newPath(t)
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	defer os.Remove(path)
-	s, err := Open(Options{Path: path, Sync: DefaultSync, Logger: quiet()})
+	s, err := Open(Options{Path: path, Sync: defaultSync, Logger: quiet()})
 	if err == nil {
 		defer s.Close()
 		return truthOf(t, s)

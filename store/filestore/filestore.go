@@ -41,9 +41,6 @@ import (
 	"github.com/lastseen/lastseen/store/memstore"
 )
 
-// DefaultSync is the usual time between flushes: that of Redis' appendfsync everysec.
-const DefaultSync = time.Second
-
 // defaultCompactAfter is how much room superseded records may take in any file.
 const defaultCompactAfter = 16 << 20
 

@@ -23,6 +23,9 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/servers"
 )
 
+// defaultSync is the usual time between flushes.
+const defaultSync = time.Second
+
 func TestMain(m *testing.M) {
 	walks := 100
 	if testenv.Race { // which takes ten times as long, and finds nothing in more of the same
@@ -63,7 +66,7 @@ func newPath(t testing.TB) string { return storetest.DataFile(t) }
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, o := range testenv.Variants(
-		Options{Sync: DefaultSync}, Options{Sync: 0}, Options{Sync: time.Millisecond, CompactAfter: 1}) {
+		Options{Sync: defaultSync}, Options{Sync: 0}, Options{Sync: time.Millisecond, CompactAfter: 1}) {
 		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
 			t.Parallel()
 			suite := storetest.Run
@@ -80,7 +83,7 @@ func TestConformance(t *testing.T) {
 // TestSurvive: devices and contacts are there after restarts, also if the file was compacted.
 func TestSurvive(t *testing.T) {
 	t.Parallel()
-	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, CompactAfter: 1}} {
+	for _, o := range []Options{{Sync: defaultSync}, {Sync: 0}, {Sync: time.Millisecond, CompactAfter: 1}} {
 		for name, test := range map[string]func(*testing.T, kit.Breakable){
 			"devices": devices.Survive, "contacts": contacts.Survive,
 		} {

@@ -23,7 +23,7 @@ func inFile(t testing.TB, s *Store) truth {
 	require.NoError(t, err)
 	path := newPath(t)
 	require.NoError(t, os.WriteFile(path, data, 0o600))
-	crashed := open(t, Options{Path: path, Sync: DefaultSync})
+	crashed := open(t, Options{Path: path, Sync: defaultSync})
 	defer crashed.Close()
 	return truthOf(t, crashed)
 }
@@ -32,12 +32,12 @@ func inFile(t testing.TB, s *Store) truth {
 func TestFlushWithinSync(t *testing.T) {
 	path := newPath(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, Options{Path: path, Sync: DefaultSync})
+		s := open(t, Options{Path: path, Sync: defaultSync})
 		ping(t, s, "first", base)
 		synctest.Wait()
 		require.Contains(t, inFile(t, s)["chat"], "first", "an idle store flushes at once")
 		ping(t, s, "second", base)
-		time.Sleep(DefaultSync)
+		time.Sleep(defaultSync)
 		synctest.Wait()
 		require.Contains(t, inFile(t, s)["chat"], "second", "a second later it is safe")
 	})
@@ -73,7 +73,7 @@ func opened(t *testing.T, sync time.Duration) (*Store, *gate) {
 
 // TestClockSetDuringAFlush: a flush takes no longer because the machine's clock is set while it is in progress.
 func TestClockSetDuringAFlush(t *testing.T) {
-	for _, sync := range []time.Duration{0, DefaultSync} {
+	for _, sync := range []time.Duration{0, defaultSync} {
 		synctest.Test(t, func(t *testing.T) {
 			var wrong atomic.Int64
 			s := open(t, Options{Path: newPath(t), Sync: sync, Now: func() time.Time {
@@ -102,10 +102,10 @@ func TestClockSetDuringAFlush(t *testing.T) {
 // TestSlowFlushHoldsWritesBack: while a flush takes longer than Sync, writes wait; reads do not.
 func TestSlowFlushHoldsWritesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, g := opened(t, DefaultSync)
+		s, g := opened(t, defaultSync)
 		ping(t, s, "first", base)
 		<-g.entered
-		time.Sleep(DefaultSync)
+		time.Sleep(defaultSync)
 		ping(t, s, "in-time", base)
 		time.Sleep(time.Millisecond)
 
@@ -134,7 +134,7 @@ func TestSlowFlushHoldsWritesBack(t *testing.T) {
 // TestHangingFlush: a disk that neither writes nor fails makes the store unready, and writes that wait for it fail,
 // until it responds.
 func TestHangingFlush(t *testing.T) {
-	for _, sync := range []time.Duration{0, DefaultSync} {
+	for _, sync := range []time.Duration{0, defaultSync} {
 		synctest.Test(t, func(t *testing.T) {
 			s, g := opened(t, sync)
 			ctx := context.Background()

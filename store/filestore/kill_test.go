@@ -92,11 +92,11 @@ func child(path, sync string) {
 		return nil
 	}
 	start := lastseen.InstantOf(time.Now().Add(-24 * time.Hour)) // times run ahead of the clock here
-	if every < DefaultSync {                                     // otherwise the test is about delayed flushes
+	if every < defaultSync {                                     // otherwise the test is about delayed flushes
 		go sayForever(s, &out, start)
 	}
 	for w := range childWriters {
-		go pingForever(s, &out, w, start, every < DefaultSync)
+		go pingForever(s, &out, w, start, every < defaultSync)
 	}
 	select {} // until killed
 }
@@ -234,7 +234,7 @@ func TestKill(t *testing.T) {
 			kept, erased := map[string]lastseen.Instant{}, 0
 			for range rounds {
 				flushes := 0
-				if sync == DefaultSync.String() {
+				if sync == defaultSync.String() {
 					flushes = 2 // the first comes at once
 				}
 				h := runChild(t, path, sync, flushes, 1000+random.IntN(4000))
@@ -248,7 +248,7 @@ func TestKill(t *testing.T) {
 						kept[a.User] = max(kept[a.User], a.At)
 					}
 				}
-				s := open(t, Options{Path: path, Sync: DefaultSync})
+				s := open(t, Options{Path: path, Sync: defaultSync})
 				all := truthOf(t, s)
 				held := all["chat"]
 				for user, at := range kept {
@@ -262,10 +262,10 @@ func TestKill(t *testing.T) {
 				}
 				erased += len(h.dropped)
 				requireDevicesOf(t, s, held)
-				h.requireSaid(t, s, sync != DefaultSync.String())
+				h.requireSaid(t, s, sync != defaultSync.String())
 				require.NoError(t, s.Close())
 			}
-			if sync != DefaultSync.String() {
+			if sync != defaultSync.String() {
 				require.Positive(t, erased, "killed before anything was erased")
 			}
 		})

@@ -62,7 +62,7 @@ func TestUpgrade(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(s.Path(), append(data, "torn"...), 0o600))
 
-	o := Options{Path: s.Path(), Sync: DefaultSync, Logger: quiet()}
+	o := Options{Path: s.Path(), Sync: defaultSync, Logger: quiet()}
 	later, err := openWith(next, o)
 	require.NoError(t, err)
 	require.Equal(t, held, truthOf(t, later))

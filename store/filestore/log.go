@@ -37,25 +37,16 @@ func (f *recordFile) appendRecord(payload []byte) error {
 // seal notes in the header that the file is complete up to its end, so that damage to its last record, or the loss of
 // its end, is found at the next start. The header lies within one sector of the disk, which is written as a whole.
 func (f *recordFile) seal(fsync func(*os.File) error) error {
-	if f.header.sealed == f.end {
-		return nil
-	}
 	h := f.header
 	h.sealed = f.end
-	if _, err := f.file.WriteAt(h.bytes(), 0); err != nil {
-		return err
-	}
-	f.header = h
-	return fsync(f.file)
+	return f.setHeader(h, fsync)
 }
 
-// raise gives the file a version, unless it has that one or a later one.
-func (f *recordFile) raise(version uint32, fsync func(*os.File) error) error {
-	if f.header.version >= version {
+// setHeader writes a header and syncs it to the disk, unless the file has it.
+func (f *recordFile) setHeader(h header, fsync func(*os.File) error) error {
+	if h == f.header {
 		return nil
 	}
-	h := f.header
-	h.version = version
 	if _, err := f.file.WriteAt(h.bytes(), 0); err != nil {
 		return err
 	}
@@ -113,7 +104,9 @@ func (l *fileLog) append(run changes) error {
 	if err := l.syncName(); err != nil {
 		return err
 	}
-	if err := l.raise(run.version, l.fsync); err != nil {
+	h := l.header
+	h.version = max(h.version, run.version)
+	if err := l.setHeader(h, l.fsync); err != nil {
 		return err
 	}
 	begin := l.end

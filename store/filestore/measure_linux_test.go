@@ -71,7 +71,7 @@ func BenchmarkOpen(b *testing.B) {
 	path := filled(b)
 	before := used(b)
 	for b.Loop() {
-		s, err := Open(Options{Path: path, Sync: DefaultSync, Logger: quiet()})
+		s, err := Open(Options{Path: path, Sync: defaultSync, Logger: quiet()})
 		require.NoError(b, err)
 		require.NoError(b, s.Close())
 	}
@@ -83,7 +83,7 @@ func BenchmarkOpen(b *testing.B) {
 
 // BenchmarkDisk measures what a ping writes with a million users. It pings long enough for a compaction.
 func BenchmarkDisk(b *testing.B) {
-	s, err := Open(Options{Path: filled(b), Sync: DefaultSync, Logger: quiet()})
+	s, err := Open(Options{Path: filled(b), Sync: defaultSync, Logger: quiet()})
 	require.NoError(b, err)
 	defer s.Close()
 	pingPaced(b, s, "chat", benchUsers, 1100)
@@ -94,7 +94,7 @@ func BenchmarkDisk(b *testing.B) {
 func BenchmarkDeleted(b *testing.B) {
 	for _, users := range []int{0, 3_000_000} {
 		b.Run(fmt.Sprint(users), func(b *testing.B) {
-			s, err := Open(Options{Path: filepath.Join(b.TempDir(), "lastseen.db"), Sync: DefaultSync, Logger: quiet()})
+			s, err := Open(Options{Path: filepath.Join(b.TempDir(), "lastseen.db"), Sync: defaultSync, Logger: quiet()})
 			require.NoError(b, err)
 			defer s.Close()
 			fillNamespace(b, s, "gone", users)

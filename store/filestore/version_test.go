@@ -246,7 +246,7 @@ func TestFileOfVersion3(t *testing.T) {
 func TestPeopleAndRestarts(t *testing.T) {
 	t.Parallel()
 	for _, o := range testenv.Variants(
-		Options{Sync: DefaultSync}, Options{Sync: time.Hour}, Options{Sync: time.Millisecond, CompactAfter: 1}) {
+		Options{Sync: defaultSync}, Options{Sync: time.Hour}, Options{Sync: time.Millisecond, CompactAfter: 1}) {
 		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
 			t.Parallel()
 			availability.RunFaulty(t, func(testing.TB) kit.Breakable {
