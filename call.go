@@ -113,9 +113,6 @@ const (
 	Alive  CallAction = "alive"
 )
 
-// CallActions returns all actions.
-func CallActions() []CallAction { return []CallAction{Accept, Reject, End, Alive} }
-
 // CallOutcome is how an action ended for the party.
 type CallOutcome string
 

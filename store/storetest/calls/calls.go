@@ -17,6 +17,11 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
+// actions returns all actions.
+func actions() []lastseen.CallAction {
+	return []lastseen.CallAction{lastseen.Accept, lastseen.Reject, lastseen.End, lastseen.Alive}
+}
+
 // Run tests that stores keep the contract of calls. Run includes it. Each subtest opens a store of its own.
 func Run(t *testing.T, open kit.Open) {
 	t.Helper()

@@ -113,7 +113,7 @@ func (m *callsModel) step(t *rapid.T) {
 	}
 	recent := m.ids[max(0, len(m.ids)-4):]
 	id, user := rapid.SampledFrom(recent).Draw(t, "id"), drawCallUser.Draw(t, "user")
-	device, action := drawCallDevice.Draw(t, "device"), rapid.SampledFrom(lastseen.CallActions()).Draw(t, "action")
+	device, action := drawCallDevice.Draw(t, "device"), rapid.SampledFrom(actions()).Draw(t, "action")
 	step, err := m.StepCall(context.Background(), kit.Namespace,
 		store.CallAct{ID: id, User: user, Device: device, Action: action})
 	call := m.calls[id]

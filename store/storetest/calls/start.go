@@ -114,7 +114,7 @@ func testCallHidden(t *testing.T, c *Calling) {
 	}, step.Call)
 	require.Equal(t, step.Call, c.Read(hidden.ID))
 	require.Equal(t, []string{hidden.ID, busy.ID, busy.ID}, c.idsOf("alice", "bob", "carol"))
-	for _, action := range lastseen.CallActions() {
+	for _, action := range actions() {
 		_, err := c.StepCall(t.Context(), kit.Namespace, store.CallAct{ID: hidden.ID, User: "bob", Action: action})
 		require.ErrorIs(t, err, store.ErrCallNotFound)
 	}

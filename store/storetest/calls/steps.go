@@ -44,7 +44,7 @@ func (c *Calling) inState(state lastseen.CallState) lastseen.Call {
 func testCallSteps(t *testing.T, c *Calling) {
 	n := 0
 	for _, state := range lastseen.CallStates() {
-		for _, action := range lastseen.CallActions() {
+		for _, action := range actions() {
 			for _, user := range []string{"alice", "bob"} {
 				for _, device := range []string{"", "phone", "tablet"} {
 					one := NewCalling(t, c.Store) // a caller can start only so many
@@ -159,7 +159,7 @@ func testCallLargeApp(t *testing.T, c *Calling) {
 func testCallNotParty(t *testing.T, c *Calling) {
 	call := c.Ring("alice", "bob")
 	other := c.Ring("carol", "dave")
-	for _, a := range lastseen.CallActions() {
+	for _, a := range actions() {
 		for _, act := range []store.CallAct{
 			{ID: call.ID, User: "carol", Action: a},
 			{ID: call.ID, User: "", Action: a},

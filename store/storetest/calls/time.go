@@ -101,7 +101,7 @@ func testCallMissedOnRead(t *testing.T, c *Calling) {
 
 // testCallMissedOnAction: a call that has expired expires before an action, which is judged by the state then.
 func testCallMissedOnAction(t *testing.T, c *Calling) {
-	for i, action := range lastseen.CallActions() {
+	for i, action := range actions() {
 		for _, user := range []string{"alice", "bob"} {
 			for _, begin := range []func(from, to string) store.NewCall{c.ringSoon, c.activeSoon} {
 				call := begin("alice", "bob")
