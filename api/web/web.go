@@ -62,8 +62,9 @@ func New(codes any, openAPI []byte) Pages {
 	}
 	add("/", html, file(files, "dashboard.html"))
 	add("/dashboard/dashboard.css", css, file(files, "dashboard/dashboard.css"))
-	for _, name := range dashboard() {
-		add("/dashboard/"+name+".js", javaScript, file(files, "dashboard/"+name+".js"))
+	modules, _ := fs.Glob(files, "dashboard/*.js") // fails for malformed patterns only
+	for _, name := range modules {
+		add("/"+name, javaScript, file(files, name))
 	}
 	add("/lastseen.js", javaScript, file(files, "lastseen.js"))
 	add("/lastseen.d.ts", "text/plain; charset=utf-8", file(files, "lastseen.d.ts"))

@@ -24,12 +24,11 @@ func TestPagesAreUnpackedOnce(t *testing.T) {
 // lastseen.js, by relative paths.
 func TestDashboardModules(t *testing.T) {
 	t.Parallel()
-	var names []string
 	paths, err := filepath.Glob("dashboard/*.js")
 	require.NoError(t, err)
 	imports := regexp.MustCompile(`(?m)^import .* from '(.*)'$`)
 	for _, path := range paths {
-		names = append(names, filepath.Base(path[:len(path)-len(".js")]))
+		require.Contains(t, New(nil), "/"+filepath.ToSlash(path))
 		source, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, found := range imports.FindAllStringSubmatch(string(source), -1) {
@@ -39,5 +38,4 @@ func TestDashboardModules(t *testing.T) {
 		}
 		require.NotRegexp(t, `innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(`, string(source), path)
 	}
-	require.ElementsMatch(t, dashboard(), names)
 }
