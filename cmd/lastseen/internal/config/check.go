@@ -56,6 +56,17 @@ func (c *Config) checkWebSockets(e *Error) {
 		"WebSocket connections are part of max-connections, so max-websockets cannot exceed it")
 }
 
+// checkReplicas reports settings of reads from replicas that are out of range, or that the store cannot have.
+func (c *Config) checkReplicas(e *Error) {
+	if c.valid("redis-max-lag") && (c.RedisMaxLag < redisstore.MinLag || c.RedisMaxLag > redisstore.MaxLag) {
+		e.Addf("%s: the minimum is 100ms, and the maximum 1m", c.describe("redis-max-lag"))
+	}
+	scheme, _, _ := strings.Cut(c.Store, ":")
+	c.conflict(e.Addf, "redis-read-from", "store",
+		c.RedisReadFrom == ReadFromReplica && c.OnRedis() && strings.HasSuffix(strings.ToLower(scheme), "+cluster"),
+		"the replicas of a Cluster cannot be read from: set redis-read-from to primary")
+}
+
 // all returns the settings of the server, and those of the namespaces in order.
 func (c *Config) all() []*Values {
 	all := []*Values{&c.Values}

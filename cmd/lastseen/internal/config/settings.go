@@ -122,7 +122,7 @@ type Settings struct {
 	RedisMinIdleConns int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Idle connections kept open to each Redis."`
 	RedisMaxRetries   int             `group:"Redis store" default:"1" min:"0" max:"100" placeholder:"N" help:"How often a call is retried after a network error."`
 	RedisWait         int             `group:"Redis store" default:"0" min:"0" max:"10" placeholder:"N" help:"Number of replicas that must confirm pings, leaves, deletions, availabilities, contacts and steps of calls within half of redis-timeout. With fewer, the request fails with 503 and its outcome is unknown. 0 does not wait."`
-	RedisReadFrom     ReadFrom        `format:"enum" group:"Redis store" default:"primary" placeholder:"primary|replica" help:"Where lookups, lists and counts of API keys are read from. With replica, replicas answer them that are at most redis-max-lag behind, and the primary answers the others. Not for a Cluster."`
+	RedisReadFrom     string          `format:"enum" group:"Redis store" default:"primary" placeholder:"primary|replica" help:"Where lookups, lists and counts of API keys are read from. With replica, replicas answer them that are at most redis-max-lag behind, and the primary answers the others. Not for a Cluster."`
 	RedisMaxLag       time.Duration   `group:"Redis store" default:"1s" takes:"a duration from 100ms to 1m" placeholder:"DURATION" help:"How far behind a replica can be that is read from."`
 }
 
@@ -186,11 +186,15 @@ func (c *Config) Recorded() []string {
 // RedisOptions returns the options of a Redis store.
 func (c *Config) RedisOptions() redisstore.Options {
 	maxRetries := cmp.Or(c.RedisMaxRetries, -1) // zero would mean the client's default
+	maxLag := c.RedisMaxLag
+	if c.RedisReadFrom != ReadFromReplica {
+		maxLag = 0 // none is read from
+	}
 	return redisstore.Options{
 		URL: c.Store, MaxNamespaces: c.MaxNamespaces, Prefix: c.RedisPrefix, Shards: c.RedisShards,
 		Unit: c.RedisScoreUnit, Layouts: c.layouts(), Timeout: c.RedisTimeout, DialTimeout: c.RedisDialTimeout,
 		PoolSize: c.RedisPoolSize, MinIdleConns: c.RedisMinIdleConns, MaxRetries: maxRetries, Wait: c.RedisWait,
-		MaxLag: c.replicaLag(),
+		MaxLag: maxLag,
 	}
 }
 

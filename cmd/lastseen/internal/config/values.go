@@ -33,6 +33,8 @@ const (
 	AuthNone = "none" // requests need no credentials
 
 	RefuseUnknown = "refuse" // do not serve namespaces that are not configured
+
+	ReadFromReplica = "replica" // replicas answer reads of API keys where they can
 )
 
 // maxBodyMemory is more than any server needs, in bytes.
