@@ -136,7 +136,7 @@ func dependencies() map[string]string {
 		"github.com/tidwall/btree":           "order in memory, with ranks and cheap copies",
 		"golang.org/x/time":                  "limits: token buckets",
 		"golang.org/x/sys":                   "a monotonic clock that counts suspends",
-		"golang.org/x/sync":                  "probes at the same time share one answer",
+		"golang.org/x/sync":                  "probes at the same time share one answer; calls at the same time, but not too many",
 		"github.com/hashicorp/golang-lru/v2": "limits: a bounded number of them; tokens that were verified",
 		"github.com/swaggo/swag":             "tool: the OpenAPI document from annotations; given",
 		"github.com/evanw/esbuild":           "tool: lastseen.js in the fewest bytes",

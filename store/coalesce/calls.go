@@ -18,7 +18,7 @@ type coalescer[T any] struct {
 	send   func(context.Context, []*store.Batch[T])
 	userOf func(item T) string
 	nodeOf func(namespace string) (of func(user string) string)
-	merge  func([]T, []lastseen.State) // aligns the states of a request that was split; nil if not needed
+	merge  func(before, next lastseen.State) lastseen.State // of a user who is in a request twice; nil if not needed
 
 	mu     sync.RWMutex
 	nodes  map[string]*node[T] // by name; none is ever removed
@@ -97,9 +97,21 @@ func (c *coalescer[T]) do(ctx context.Context, namespace string, items []T) (out
 		return outcome{}, failed
 	}
 	if c.merge != nil && len(items) > c.NamespaceSize {
-		c.merge(items, r.states)
+		c.mergeDuplicates(items, r.states)
 	}
 	return r, nil
+}
+
+// mergeDuplicates gives every occurrence of a user in a request that was split the same state.
+func (c *coalescer[T]) mergeDuplicates(items []T, states []lastseen.State) {
+	final := make(map[string]lastseen.State, len(items))
+	for i, item := range items {
+		user := c.userOf(item)
+		final[user] = c.merge(final[user], states[i])
+	}
+	for i, item := range items {
+		states[i] = final[c.userOf(item)]
+	}
 }
 
 // add adds a part whose states are at the given positions.

@@ -29,6 +29,7 @@ package coalesce
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -90,11 +91,14 @@ var _ store.Store = (*Store)(nil)
 // New returns a store that batches the calls to s. Closing it closes s.
 func New(s store.Batcher, o Options) *Store {
 	o = o.withDefaults()
-	userOf := func(sighting store.Sighting) string { return sighting.User }
-	pings := newCoalescer(Pings, o, s.PingBatches, s.NodeOf, userOf)
-	pings.merge = mergeDuplicates
+	pings := newCoalescer(Pings, o, s.PingBatches, s.NodeOf, func(s store.Sighting) string { return s.User })
+	pings.merge = lastseen.Merge // a store that retries may finish batches in another order than they were sent
 	lookups := newCoalescer(Lookups, o, s.LookupBatches, s.NodeOf, func(user string) string { return user })
-	return &Store{Store: s, pings: pings, lookups: lookups, devices: newDevices(s, o)}
+	devices := newCoalescer(Devices, o, func(ctx context.Context, batches []*store.Batch[deviceItem]) {
+		recordBatches(ctx, s, batches)
+	}, s.NodeOf, func(i deviceItem) string { return i.User })
+	devices.merge = func(_, last lastseen.State) lastseen.State { return last } // a node takes the parts of a call in order
+	return &Store{Store: s, pings: pings, lookups: lookups, devices: devices}
 }
 
 // Unwrap returns the store that the batches are sent to; see [store.As].
@@ -134,14 +138,50 @@ func (s *Store) Close() error {
 	return s.err
 }
 
-// mergeDuplicates gives every occurrence of a user the greatest of their states: a store that retries may finish
-// batches in another order than they were sent.
-func mergeDuplicates(batch []store.Sighting, states []lastseen.State) {
-	final := make(map[string]lastseen.State, len(batch))
-	for i, sighting := range batch {
-		final[sighting.User] = lastseen.Merge(final[sighting.User], states[i])
+// Stats describes the queues and the batches sent so far.
+type Stats struct {
+	Pings, Lookups, Devices CallStats
+}
+
+// Stats returns the statistics since New.
+func (s *Store) Stats() Stats {
+	return Stats{Pings: s.pings.stats(), Lookups: s.lookups.stats(), Devices: s.devices.stats()}
+}
+
+// CallStats describes the queues and batches of one kind of call.
+type CallStats struct {
+	Queued  int64 // members in queues now
+	Batches int64 // sent so far
+	Members int64 // of these batches; divided by Batches it is their mean size
+	Largest int64 // members of the largest batch
+	Refused int64 // members refused because a queue was full
+}
+
+// LogValue implements [slog.LogValuer].
+func (s CallStats) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.Int64("queued", s.Queued), slog.Int64("batches", s.Batches), slog.Int64("members", s.Members),
+		slog.Int64("largest", s.Largest), slog.Int64("refused", s.Refused),
+	)
+}
+
+func (c *coalescer[T]) count(more CallStats) {
+	c.counting.Lock()
+	defer c.counting.Unlock()
+	c.counted.Batches += more.Batches
+	c.counted.Members += more.Members
+	c.counted.Largest = max(c.counted.Largest, more.Largest)
+	c.counted.Refused += more.Refused
+}
+
+func (c *coalescer[T]) stats() CallStats {
+	c.counting.Lock()
+	stats := c.counted
+	c.counting.Unlock()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, n := range c.nodes {
+		stats.Queued += n.queued.Load()
 	}
-	for i, sighting := range batch {
-		states[i] = final[sighting.User]
-	}
+	return stats
 }

@@ -3,8 +3,9 @@ package coalesce
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -35,15 +36,6 @@ func (s *Store) RecordDevices(
 	return r.states, err
 }
 
-// newDevices returns what batches the calls of RecordDevices.
-func newDevices(s store.Batcher, o Options) *coalescer[deviceItem] {
-	c := newCoalescer(Devices, o, func(ctx context.Context, batches []*store.Batch[deviceItem]) {
-		recordBatches(ctx, s, batches)
-	}, s.NodeOf, func(i deviceItem) string { return i.User })
-	c.merge = mergeFinal
-	return c
-}
-
 // recordBatches records the devices of each namespace. The batches of one namespace follow each other: the last state
 // of a user is the final one.
 func recordBatches(ctx context.Context, s store.Store, batches []*store.Batch[deviceItem]) {
@@ -51,19 +43,18 @@ func recordBatches(ctx context.Context, s store.Store, batches []*store.Batch[de
 	for _, b := range batches {
 		namespaces[b.Namespace] = append(namespaces[b.Namespace], b)
 	}
-	slots := make(chan struct{}, deviceCalls)
-	var running sync.WaitGroup
+	var running errgroup.Group
+	running.SetLimit(deviceCalls)
 	for _, turns := range namespaces {
-		slots <- struct{}{}
-		running.Go(func() {
+		running.Go(func() error {
 			for _, b := range turns {
 				err := catchPanic(func() { recordBatch(ctx, s, b) })
 				b.Err = errors.Join(b.Err, err)
 			}
-			<-slots
+			return nil
 		})
 	}
-	running.Wait()
+	_ = running.Wait()
 }
 
 // recordBatch records the devices of a namespace, in one call unless its settings were changed just now.
@@ -77,16 +68,5 @@ func recordBatch(ctx context.Context, s store.Store, b *store.Batch[deviceItem])
 		var states []lastseen.State
 		states, b.Err = s.RecordDevices(ctx, b.Namespace, window, sightings)
 		b.States = append(b.States, states...)
-	}
-}
-
-// mergeFinal gives every occurrence of a user the state after the last one: a node takes the parts of a call in order.
-func mergeFinal(batch []deviceItem, states []lastseen.State) {
-	final := make(map[string]lastseen.State, len(batch))
-	for i, item := range batch {
-		final[item.User] = states[i]
-	}
-	for i, item := range batch {
-		states[i] = final[item.User]
 	}
 }

@@ -14,7 +14,9 @@ import (
 // TestMergeDuplicates: when a store retried the first batch, the second one finished before it.
 func TestMergeDuplicates(t *testing.T) {
 	states := []lastseen.State{{At: 9}, {At: 2}, {At: 5}}
-	mergeDuplicates([]store.Sighting{{User: "alice", At: 9}, {User: "bob", At: 2}, {User: "alice", At: 5}}, states)
+	pings := newCoalescer(Pings, Options{}, nil, nil, func(s store.Sighting) string { return s.User })
+	pings.merge = lastseen.Merge
+	pings.mergeDuplicates([]store.Sighting{{User: "alice", At: 9}, {User: "bob", At: 2}, {User: "alice", At: 5}}, states)
 	require.Equal(t, []lastseen.State{{At: 9}, {At: 2}, {At: 9}}, states)
 }
 
