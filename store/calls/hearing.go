@@ -29,8 +29,7 @@ type hearing struct {
 	logger    *slog.Logger
 	monotonic func() time.Duration
 	results   *results
-	heard     func(p lastseen.UserKey, device string, within time.Duration) bool
-	quiet     func(namespace string) time.Duration
+	keeper    *Keeper // whose Heard and Quiet are called
 	wake      wake
 
 	mu       sync.Mutex
@@ -63,7 +62,7 @@ func (h *hearing) follow(p lastseen.UserKey, c lastseen.Call) {
 		}
 		return
 	}
-	now, quiet := h.monotonic(), h.quiet(p.Namespace)
+	now, quiet := h.monotonic(), h.keeper.Quiet(p.Namespace)
 	if known {
 		if old.call.State != c.State {
 			h.due.advance(p, now+min(firstHearing, quiet/4))
@@ -165,7 +164,7 @@ func (h *hearing) collect(people []lastseen.UserKey) (heard []store.CallHeard) {
 			device, within = n.call.Device(p.User), min(h.monotonic()-n.heard, n.quiet/2)
 		}
 		h.mu.Unlock()
-		if n != nil && h.heard(p, device, within) {
+		if n != nil && h.keeper.Heard(p.Namespace, p.User, device, within) {
 			heard = append(heard, store.CallHeard{User: p.User, Device: device})
 		}
 	}

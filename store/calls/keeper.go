@@ -22,6 +22,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -64,14 +65,10 @@ func New(s store.Store, logger *slog.Logger) *Keeper {
 	}
 	monotonic := func() time.Duration { return k.monotonic() }
 	k.results = newResults(s, logger, monotonic, &k.stats)
-	k.watch = newWatch(k.results, func(lag time.Duration) { k.Late(lag) })
+	k.watch = newWatch(k.results, k)
 	k.hearing = &hearing{
-		store: s, logger: logger, monotonic: monotonic, results: k.results, wake: newWake(),
+		store: s, logger: logger, monotonic: monotonic, results: k.results, keeper: k, wake: newWake(),
 		parties: map[lastseen.UserKey]*party{},
-		heard: func(p lastseen.UserKey, device string, within time.Duration) bool {
-			return k.Heard(p.Namespace, p.User, device, within)
-		},
-		quiet: func(namespace string) time.Duration { return k.Quiet(namespace) },
 	}
 	return k
 }
@@ -171,4 +168,42 @@ func loop(ctx context.Context, w wake, work func(context.Context) time.Duration)
 		}
 		timer.Stop()
 	}
+}
+
+// counters count what happened since the start.
+type counters struct {
+	reached [7]atomic.Int64 // in the order of lastseen.CallStates
+	signals atomic.Int64
+}
+
+func (c *counters) count(state lastseen.CallState) {
+	for i, s := range lastseen.CallStates() {
+		if s == state {
+			c.reached[i].Add(1)
+		}
+	}
+}
+
+// Stats describes a keeper at this moment, and since the start.
+type Stats struct {
+	Reached map[lastseen.CallState]int64 // calls that came into a state by a step on this server
+	Signals int64                        // calls that were read again because it was not clear what the parties know
+
+	Watching bool // this server ends the calls whose time has passed
+	GoingOn  int  // calls that go on, as far as it knows; 0 unless Watching
+	Followed int  // parties of calls that are connected to this server
+	Unclear  int  // calls that have to be read again
+}
+
+// Stats returns the current statistics.
+func (k *Keeper) Stats() Stats {
+	s := Stats{
+		Reached: map[lastseen.CallState]int64{}, Signals: k.stats.signals.Load(),
+		Followed: k.hearing.size(), Unclear: k.results.size(),
+	}
+	for i, state := range lastseen.CallStates() {
+		s.Reached[state] = k.stats.reached[i].Load()
+	}
+	s.Watching, s.GoingOn = k.watch.goingOn()
+	return s
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
@@ -185,26 +187,15 @@ func (r *results) size() int {
 	return len(r.unclear)
 }
 
-// each calls do for each item, some of them at the same time.
+// each calls do for each item, some at the same time.
 func each[T any](items []T, do func(T)) {
-	if len(items) <= 1 {
-		for _, item := range items {
+	var running errgroup.Group
+	running.SetLimit(workers)
+	for _, item := range items {
+		running.Go(func() error {
 			do(item)
-		}
-		return
-	}
-	var running sync.WaitGroup
-	next := make(chan T)
-	for range min(workers, len(items)) {
-		running.Go(func() {
-			for item := range next {
-				do(item)
-			}
+			return nil
 		})
 	}
-	for _, item := range items {
-		next <- item
-	}
-	close(next)
-	running.Wait()
+	_ = running.Wait()
 }

@@ -33,7 +33,7 @@ type watch struct {
 	logger    *slog.Logger
 	monotonic func() time.Duration
 	results   *results
-	late      func(time.Duration)
+	keeper    *Keeper // whose Late is called
 	wake      wake
 
 	list    time.Duration // when to list namespaces again
@@ -60,9 +60,9 @@ type watched struct {
 	again   bool          // calls may have begun since then
 }
 
-func newWatch(r *results, late func(time.Duration)) *watch {
+func newWatch(r *results, k *Keeper) *watch {
 	return &watch{
-		store: r.store, logger: r.logger, monotonic: r.monotonic, results: r, late: late, wake: newWake(),
+		store: r.store, logger: r.logger, monotonic: r.monotonic, results: r, keeper: k, wake: newWake(),
 		batches: make(chan struct{}, maxBatches), namespaces: map[string]*watched{},
 	}
 }
@@ -178,7 +178,7 @@ func (w *watch) observe(ctx context.Context, steps []store.CallStep) {
 	for _, step := range steps {
 		first = min(first, step.Call.Over)
 	}
-	w.late(now.Sub(first))
+	w.keeper.Late(now.Sub(first))
 }
 
 // end plans the next visit of a namespace.
@@ -227,4 +227,25 @@ func (w *watch) goingOn() (watching bool, calls int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.held != 0, w.calls
+}
+
+// warningsPause is the shortest time between two warnings: while a part of a Cluster is away, some namespaces fail and
+// others do not, many times a second.
+const warningsPause = time.Minute
+
+// warnings limits how often errors are logged. The zero value has logged nothing.
+type warnings struct {
+	failing bool // the last result was an error
+	last    time.Duration
+}
+
+// next takes a result at a time of a monotonic clock. It reports whether to log it: the first of a series of errors,
+// unless another one was logged a short time ago.
+func (w *warnings) next(now time.Duration, failed bool) bool {
+	first := failed && !w.failing && (w.last == 0 || now >= w.last+warningsPause)
+	w.failing = failed
+	if first {
+		w.last = max(1, now)
+	}
+	return first
 }

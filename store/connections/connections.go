@@ -11,6 +11,7 @@
 package connections
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -123,17 +124,13 @@ type held struct {
 
 // New returns a registry without connections. Run does its work.
 func New(o Options) *Registry {
-	if o.MaxUser == 0 {
-		o.MaxUser = defaultMaxUser
-	}
+	o.MaxUser = cmp.Or(o.MaxUser, defaultMaxUser)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Left == nil {
 		o.Left = func(string, int) {}
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
 	}
 	start := time.Now()
 	return &Registry{

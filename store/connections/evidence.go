@@ -115,14 +115,6 @@ func (r *Registry) wroteEvidence(w *write, now time.Duration) {
 // nothing of it, because the user left later or is invisible. The store then has no record of the connection.
 func isAway(s lastseen.State) bool { return s.Left || s.At == 0 }
 
-// failedEvidence notes that it is not. That of a connection which ended meanwhile waits by itself.
-func (r *Registry) failedEvidence(c *Connection, now time.Duration) {
-	if c.index >= 0 {
-		r.setFailed(c, true)
-		r.again(c, now)
-	}
-}
-
 func (r *Registry) setFailed(c *Connection, failed bool) {
 	switch {
 	case failed && !c.failed:

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -52,18 +53,17 @@ func (r *Registry) write(ctx context.Context, batch []write) {
 		key := call{batch[i].namespace, kindOf(batch[i].DeviceSighting)}
 		calls[key] = append(calls[key], &batch[i])
 	}
-	slots := make(chan struct{}, callsAtOnce)
-	var running sync.WaitGroup
+	var running errgroup.Group
+	running.SetLimit(callsAtOnce)
 	for key, writes := range calls {
 		for part := range slices.Chunk(writes, maxBatch) {
-			slots <- struct{}{}
-			running.Go(func() {
+			running.Go(func() error {
 				r.call(ctx, key.namespace, key.kind, part)
-				<-slots
+				return nil
 			})
 		}
 	}
-	running.Wait()
+	_ = running.Wait()
 	r.countLeaves(batch)
 }
 
@@ -148,7 +148,12 @@ func (r *Registry) settle(batch []write, now moment) (failure error) {
 	for i := range batch {
 		switch w := &batch[i]; {
 		case w.err == nil:
-			r.written(w, now.monotonic)
+			if w.c != nil {
+				r.wroteEvidence(w, now.monotonic)
+			}
+			if w.of == goodbyeOfConnection {
+				r.stats.Goodbyes++
+			}
 		case impossible(w.err):
 			refused[w.namespace] = w.err
 			r.refused(w)
@@ -169,15 +174,6 @@ func impossible(err error) bool {
 		errors.Is(err, store.ErrWrongType) || errors.Is(err, store.ErrNamespaceLimit)
 }
 
-func (r *Registry) written(w *write, now time.Duration) {
-	if w.c != nil {
-		r.wroteEvidence(w, now)
-	}
-	if w.of == goodbyeOfConnection {
-		r.stats.Goodbyes++
-	}
-}
-
 // refused closes the connection whose evidence the store will not take, and drops other sightings.
 func (r *Registry) refused(w *write) {
 	switch {
@@ -188,11 +184,14 @@ func (r *Registry) refused(w *write) {
 	}
 }
 
+// failed has a sighting written again. The evidence of a connection that ended meanwhile waits by itself.
 func (r *Registry) failed(w *write, now time.Duration) {
-	if w.c != nil {
-		r.failedEvidence(w.c, now)
-		return
+	switch {
+	case w.c == nil:
+		w.due = now + roundEvery
+		r.add(w.pending)
+	case w.c.index >= 0:
+		r.setFailed(w.c, true)
+		r.again(w.c, now)
 	}
-	w.due = now + roundEvery
-	r.add(w.pending)
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -100,9 +102,9 @@ type visitor func(context.Context, store.NamespaceInfo) error
 func (r *runner) visitAll(ctx context.Context, namespaces []store.NamespaceInfo, work visitor) (all bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var running sync.WaitGroup
-	defer running.Wait()
-	slots := make(chan struct{}, r.workers)
+	var running errgroup.Group
+	running.SetLimit(r.workers)
+	defer func() { _ = running.Wait() }()
 	start := r.monotonic()
 	rest := max(0, r.begun+r.every-start)
 	for k, n := range namespaces {
@@ -117,13 +119,12 @@ func (r *runner) visitAll(ctx context.Context, namespaces []store.NamespaceInfo,
 			r.visit(ctx, cancel, n, work)
 			continue
 		}
-		slots <- struct{}{}
-		running.Go(func() {
+		running.Go(func() error {
 			r.visit(ctx, cancel, n, work)
-			<-slots
+			return nil
 		})
 	}
-	running.Wait()
+	_ = running.Wait()
 	return ctx.Err() == nil
 }
 
