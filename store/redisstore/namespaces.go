@@ -33,11 +33,9 @@ func (s *registry) admit(ctx context.Context, all []*candidate) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.err != nil || c.hasMeta })
 	var populated, empty []*candidate
 	for _, c := range all {
-		switch {
-		case c.err != nil:
-		case c.exists:
+		if c.exists {
 			populated = append(populated, c)
-		default:
+		} else {
 			empty = append(empty, c)
 		}
 	}

@@ -101,7 +101,7 @@ type Store struct {
 	*calls
 	*signals
 
-	replicas   *replica.Set                              // nil to read from the primary alone
+	replicas   *replica.Set
 	gap        func(namespace string, gap time.Duration) // nil for none
 	monitoring sync.Mutex                                // while monitor runs
 	replaced   atomic.Int64                              // times that Redis replaced since that was last logged
@@ -132,7 +132,7 @@ func Open(o Options) (*Store, error) {
 	f := &feeds{registry: r}
 	s := &Store{
 		registry: r, feeds: f, contacts: &contacts{feeds: f, many: make(chan struct{}, maxManyContacts)},
-		signals: redissignals.New(client, o.Prefix, r.holder), gap: o.Gap,
+		signals: redissignals.New(client, o.Prefix, r.holder), gap: o.Gap, replicas: &replica.Set{},
 	}
 	s.calls = rediscalls.New(client, s.keys.calling(), s.openCalls)
 	if strings.ContainsAny(o.Prefix, "{}") {
@@ -218,7 +218,7 @@ func (o Options) checkLag() error {
 // Client returns the client of this store.
 func (s *Store) Client() *redisclient.Client { return s.client }
 
-// Replicas returns the replicas that are read from; nil to read from the primary alone.
+// Replicas returns the replicas that are read from.
 func (s *Store) Replicas() *replica.Set { return s.replicas }
 
 var _ store.ReplicaReader = (*Store)(nil)

@@ -48,14 +48,6 @@ func callRefusal(refusal any) error {
 // nonce returns a random text that is in a step, so that the step is done once if the client sends it again.
 func nonce() string { return rand.Text()[:12] }
 
-// admit creates and lists a namespace in which a call may begin.
-func (s *Calls) admit(ctx context.Context, ns Namespace) error {
-	if err := ns.Admit(ctx); err != nil {
-		return err
-	}
-	return s.list(ctx, ns)
-}
-
 // StartCall implements [store.Calls]. The namespace is listed before the call begins, and again if it is the only one.
 // A call to a callee who is unavailable does not begin: the script only looks for one with the same key.
 func (s *Calls) StartCall(ctx context.Context, name string, n store.NewCall) (store.CallStep, error) {
@@ -65,7 +57,10 @@ func (s *Calls) StartCall(ctx context.Context, name string, n store.NewCall) (st
 	}
 	defer cancel()
 	if !n.CalleeUnavailable {
-		if err := s.admit(ctx, ns); err != nil {
+		if err := ns.Admit(ctx); err != nil {
+			return store.CallStep{}, err
+		}
+		if err := s.list(ctx, ns); err != nil {
 			return store.CallStep{}, err
 		}
 	}
@@ -138,9 +133,6 @@ func (s *Calls) HearCalls(ctx context.Context, name string, heard []store.CallHe
 	if len(reply) == 0 {
 		return store.HeardCalls{Calls: make([]store.HeardCall, len(heard))}, nil
 	}
-	if len(reply) != 3 {
-		return store.HeardCalls{}, fmt.Errorf("unexpected script reply of %d elements", len(reply))
-	}
 	s.keepListed(ctx, ns)
 	s.copyAll(ctx, ns, reply[2])
 	return readHeard(reply, len(heard))
@@ -156,9 +148,6 @@ func (s *Calls) ExpireCalls(ctx context.Context, name string) (store.ExpiredCall
 	reply, err := s.run(ctx, ns, scripts.CallExpire, 5)
 	if err != nil {
 		return store.ExpiredCalls{}, err
-	}
-	if len(reply) != 5 {
-		return store.ExpiredCalls{}, fmt.Errorf("unexpected script reply of %d elements", len(reply))
 	}
 	expired, err := readExpired(reply)
 	switch copied := s.copyAll(ctx, ns, reply[4]); {

@@ -43,7 +43,7 @@ func keys(ns Namespace) []string {
 }
 
 // run runs a script of calls, and returns its reply without the first element: a call that another program wrote,
-// which is logged. The reply has n elements more, or fewer: none if no call is kept, see send.
+// which is logged. The reply has n elements more, or none: then no call is kept, see send, or the call is not found.
 func (s *Calls) run(
 	ctx context.Context, ns Namespace, script *redis.Script, n int, args ...any,
 ) ([]any, error) {
@@ -52,7 +52,7 @@ func (s *Calls) run(
 		return nil, err
 	}
 	reply, err := redisclient.Slice(cmd.Val(), -1)
-	if err != nil || len(reply) == 0 || len(reply) > n+1 {
+	if err != nil || len(reply) != 1 && len(reply) != n+1 {
 		return nil, fmt.Errorf("unexpected script reply %T of %d elements instead of %d", cmd.Val(), len(reply), n+1)
 	}
 	if reply[0] != nil {

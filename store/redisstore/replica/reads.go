@@ -30,9 +30,6 @@ type Stats struct {
 
 // Stats returns statistics since Open.
 func (r *Set) Stats() Stats {
-	if r == nil {
-		return Stats{}
-	}
 	count := func(of result) int64 { return r.counts[of].Load() }
 	return Stats{Replica: count(resultReplica), Behind: count(resultBehind), Failed: count(resultFailed)}
 }
@@ -40,7 +37,7 @@ func (r *Set) Stats() Stats {
 // From returns a store whose reads of a namespace one replica answers where that is possible, and the primary
 // otherwise. It returns false if no replica is near enough.
 func (r *Set) From(primary store.Store, namespace string) (store.ReplicaReads, bool) {
-	if r == nil {
+	if r.o.MaxLag == 0 {
 		return nil, false
 	}
 	one := r.choose()

@@ -44,7 +44,7 @@ type Options struct {
 	Observe func(operation string, took time.Duration, err error)
 }
 
-// Set has the replicas that are read from. A nil *Set is that of a store that reads from the primary alone.
+// Set has the replicas that are read from. The zero Set is that of a store that reads from the primary alone.
 type Set struct {
 	client *redisclient.Client // of the primary
 	own    store.Store         // whose reads use the client of [redisclient.WithReader]
@@ -82,9 +82,6 @@ func Open(client *redisclient.Client, own store.Store, o Options) *Set {
 
 // Close closes the connections to replicas. Calls that use them fail, and go to the primary.
 func (r *Set) Close() error {
-	if r == nil {
-		return nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
@@ -218,9 +215,6 @@ func (r *Set) choose() *replica {
 // Age returns how far behind the replica may be that is furthest behind; false if none is known. It says up to the time
 // between two heartbeats and that between two probes more than it is.
 func (r *Set) Age() (age time.Duration, known bool) {
-	if r == nil {
-		return 0, false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range r.known {

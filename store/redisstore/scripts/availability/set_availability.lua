@@ -99,17 +99,13 @@ else
 end
 
 -- Deletes what ended long ago: hidden times, and without a feed what users say.
-local function tidy()
-  local past = math.min(now, at)
-  if hidden_key then
-    drop_hidden(past, 100, uses_key)
-  end
-  if not had_feed then
-    delete_ended(past, 100)
-  end
+local past = math.min(now, at)
+if hidden_key then
+  drop_hidden(past, 100, uses_key)
 end
-
-tidy()
+if not had_feed then
+  delete_ended(past, 100)
+end
 if uses_key then
   redis.call('ZREM', uses_key, '') -- a script that has called a writing command can add also when memory is full
   redis.call('ZADD', uses_key, 'XX', 'GT', digits(now), user)

@@ -22,7 +22,7 @@ local id, nonce, from, to, from_device = unpack(ARGV, 1, 5)
 local app, key, digest = ARGV[10], ARGV[11], ARGV[12]
 
 local function reply(refusal, fresh, step)
-  return {unreadable or false, refusal, fresh and 1 or 0, step}
+  return {unreadable or false, refusal, fresh and 1 or 0, step or false}
 end
 
 -- Returns the call of a field that goes on. One whose time passed does not keep a party busy. ExpireCalls ends it, so
