@@ -61,7 +61,7 @@ func New(registry prometheus.Registerer, routes []Route) *Metrics {
 			"Time since the user's last ping, as a multiple of the ping interval; a sample of pings.",
 			[]float64{.5, .8, 1, 1.2, 1.5, 2, 3, 5, 10}).WithLabelValues(),
 	}
-	m.configured.Store(&configuredMetrics{interval: func(string) time.Duration { return 0 }}) // before the first handler
+	m.configured.Store(&configuredMetrics{interval: func(string) time.Duration { return 0 }}) // until a handler sets it
 	codes := f.counters("lastseen_http_errors_total", "Error responses by code.", "code")
 	for _, c := range problem.Types() {
 		m.errors[c.Code] = codes.WithLabelValues(string(c.Code))

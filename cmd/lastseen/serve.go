@@ -101,8 +101,8 @@ func newTracing(ctx context.Context, c *config.Config, logger *slog.Logger) (*tr
 	})
 }
 
-// openStore opens the store that the settings name and returns where its data is. Its metrics are registered, and gap is
-// called with times between pings.
+// openStore opens the store that the settings name and returns where its data is. It registers the store's metrics. Gap
+// is called with times between pings.
 func openStore(
 	ctx context.Context, c *config.Config, logger *slog.Logger, registerer prometheus.Registerer,
 	gap func(string, time.Duration), traces *tracing.Tracing,

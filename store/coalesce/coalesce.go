@@ -97,7 +97,8 @@ func New(s store.Batcher, o Options) *Store {
 	devices := newCoalescer(Devices, o, func(ctx context.Context, batches []*store.Batch[deviceItem]) {
 		recordBatches(ctx, s, batches)
 	}, s.NodeOf, func(i deviceItem) string { return i.User })
-	devices.merge = func(_, last lastseen.State) lastseen.State { return last } // a node takes the parts of a call in order
+	// A node takes the parts of a call in order.
+	devices.merge = func(_, last lastseen.State) lastseen.State { return last }
 	return &Store{Store: s, pings: pings, lookups: lookups, devices: devices}
 }
 

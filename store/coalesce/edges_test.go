@@ -16,7 +16,8 @@ func TestMergeDuplicates(t *testing.T) {
 	states := []lastseen.State{{At: 9}, {At: 2}, {At: 5}}
 	pings := newCoalescer(Pings, Options{}, nil, nil, func(s store.Sighting) string { return s.User })
 	pings.merge = lastseen.Merge
-	pings.mergeDuplicates([]store.Sighting{{User: "alice", At: 9}, {User: "bob", At: 2}, {User: "alice", At: 5}}, states)
+	batch := []store.Sighting{{User: "alice", At: 9}, {User: "bob", At: 2}, {User: "alice", At: 5}}
+	pings.mergeDuplicates(batch, states)
 	require.Equal(t, []lastseen.State{{At: 9}, {At: 2}, {At: 9}}, states)
 }
 
