@@ -136,7 +136,7 @@ type Shared struct {
 	redials      *redials
 	bodies       *limit.Memory
 	outages      *outageLog
-	overload     *overload
+	load         *guard.Load
 	defects      *telemetry.Throttle
 	pseudonyms   pseudonyms
 	probes       singleflight.Group // of readyz
@@ -150,10 +150,10 @@ type Shared struct {
 // Now.
 func NewShared(c Config) *Shared {
 	c = c.withDefaults()
-	bodies, overload := limit.NewMemory(c.BodyMemory, refusedBody), newOverload(c.Logger, c.Now)
+	bodies, load := limit.NewMemory(c.BodyMemory, refusedBody), guard.NewLoad(c.Logger, c.Now, settleTime)
 	s := &Shared{
 		followed: limit.NewDistinct(maxNamespaces, followedFor, limit.DefaultSize, c.Now),
-		buckets:  limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, overload: overload,
+		buckets:  limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, load: load,
 		Telemetry: telemetry.New(c.Metrics, measured((&server{}).routes())),
 		outages:   newOutageLog(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI()),
@@ -161,7 +161,7 @@ func NewShared(c Config) *Shared {
 		contactReads: make(chan struct{}, maxContactReads),
 	}
 	exportBodies(promauto.With(c.Metrics), bodies, c.BodyMemory)
-	overload.export(promauto.With(c.Metrics))
+	load.Export(promauto.With(c.Metrics))
 	s.userStates = newUserStates(s)
 	return s
 }
@@ -217,13 +217,17 @@ func New(c Config) http.Handler {
 		c.Keeper = calls.New(c.Store, c.Logger)
 	}
 	c.Shared.authenticator.Store(c.Auth)
-	c.Shared.overload.configure(c)
+	factor := c.Settings.maxFactor()
+	for _, settings := range c.Namespaces {
+		factor = max(factor, settings.maxFactor())
+	}
+	c.Shared.load.Configure(func() float64 { return c.Store.Load() }, factor)
 	replicas, _ := store.As[store.ReplicaReader](c.Store)
 	s := &server{
 		Shared: c.Shared, Config: c, proxies: guard.NewProxies(c.TrustedProxies), replicas: replicas,
 		uncounted: c.Store, sources: guard.Sources{Hosts: c.AllowedHosts, Origins: c.CORSOrigins},
 	}
-	s.Store = s.overload.counted(c.Store)
+	s.Store = s.counted(c.Store)
 	interval := func(namespace string) time.Duration { return s.settings(namespace).PingInterval }
 	s.Telemetry.Configure(c.WebSockets.Max, slices.Collect(maps.Keys(c.Namespaces)), interval)
 	s.newest.Store(s)

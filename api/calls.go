@@ -214,10 +214,10 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 	if err := s.chargeApp(namespace, act); err != nil {
 		return err
 	}
-	s.overload.begin()
+	s.load.Begin()
 	step, finish, err := s.Keeper.Act(c.Request().Context(), namespace, act)
 	request.AfterResponse(c, finish)
-	s.overload.end()
+	s.load.End()
 	if err != nil {
 		return err
 	}

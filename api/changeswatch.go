@@ -54,8 +54,8 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 		w.counted.clear()
 		return nil, err
 	}
-	s.overload.begin()
-	defer s.overload.end()
+	s.load.Begin()
+	defer s.load.End()
 	if err = w.follow(ctx, asked); err != nil {
 		w.counted.clear()
 		return nil, err
@@ -99,8 +99,8 @@ func (w *watch) close() {
 // poll returns the next batch without waiting; it has no users if nothing has changed. It can be a call to the store.
 // While it is not known whether something has changed, it returns an error: a client must not take that for no change.
 func (w *watch) poll(limit int) (batch feed.Batch, err error) {
-	w.overload.begin()
-	defer w.overload.end()
+	w.load.Begin()
+	defer w.load.End()
 	for range maxPolls {
 		batch, err = w.watcher.Poll(w.c.Request().Context(), limit)
 		if err != nil || batch.Snapshot || batch.Reset || len(batch.Users) > 0 || batch.More {

@@ -124,8 +124,8 @@ func (f *following) changeWatcher(s *server, q watchQuery, remove []string) (bat
 			return batch, err
 		}
 	}
-	s.overload.begin()
-	defer s.overload.end()
+	s.load.Begin()
+	defer s.load.End()
 	batch, err = f.watcher.Change(f.ctx, feed.Change{Add: q.Users, Remove: remove, After: q.After})
 	if errors.Is(err, feed.ErrTooManyUsers) {
 		return batch, problem.Errorf(problem.TooManyItems,

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
@@ -119,7 +120,7 @@ func (h *countsHub) beginCount(namespace string) bool {
 
 // countNow returns the current counts of a namespace; nil if the load leaves no room for them.
 func (s *server) countNow(namespace string) (*countsResponse, error) {
-	if rung(s.overload.rung.Load()) >= rungDeep {
+	if s.load.Refuses(guard.DeepList) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), countsTimeout)

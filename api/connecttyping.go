@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
@@ -62,10 +63,9 @@ func (n *session) handleTyping(f clientFrame) error {
 		return errNoUser(f.name)
 	}
 	s := n.newest.Load()
-	if rung(s.overload.rung.Load()) >= rungLookups {
-		s.overload.shed[shedLookup].Add(1)
-		return problem.New(problem.Overloaded, "The server is overloaded and drops typing to leave room for pings.").
-			Because(errShed)
+	err := s.load.Check(guard.Lookup, "The server is overloaded and drops typing to leave room for pings.")
+	if err != nil {
+		return err
 	}
 	key, limited := n.payer()
 	if err := s.chargeKey(key, limited, len(body.To)); err != nil {

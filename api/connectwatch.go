@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store/feed"
@@ -151,8 +152,8 @@ func (f *following) replace(s *server, q watchQuery) (batch feed.Batch, err erro
 		return batch, err
 	}
 	f.noteOpened(s)
-	s.overload.begin()
-	defer s.overload.end()
+	s.load.Begin()
+	defer s.load.End()
 	charge := func() error { return f.charge(s, 1) }
 	w, err := s.openWatcher(f.ctx, f.namespace, "", f.currentCaller(), q.Query, charge)
 	if err != nil {
@@ -184,12 +185,8 @@ func (f *following) noteOpened(s *server) {
 
 // checkWatchLoad returns an error if the load leaves no room for new watches.
 func (s *server) checkWatchLoad() error {
-	if rung(s.overload.rung.Load()) < rungLookups {
-		return nil
-	}
-	s.overload.shed[shedLookup].Add(1)
-	return problem.New(problem.Overloaded, "The server is overloaded and refuses new watches to leave room for pings. "+
-		"Try again later.").Because(errShed)
+	return s.load.Check(guard.Lookup, "The server is overloaded and refuses new watches to leave room for pings. "+
+		"Try again later.")
 }
 
 // charge charges users to the caller's rate limit.

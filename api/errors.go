@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -49,6 +50,12 @@ func (s *server) handleError(err error, c echo.Context) {
 		s.Logger.Debug("response not sent", "request_id", body.RequestID, "error", err)
 	}
 	drainBody(c)
+}
+
+// retryAfter returns the value of Retry-After of a 503: 1 to 5 seconds at random, so that clients that failed together
+// do not come back together, and up to 15 seconds under load.
+func (s *server) retryAfter() string {
+	return strconv.Itoa(1 + int(s.Random()*(5+10*s.load.Level())))
 }
 
 // classify returns what the response says about an error.

@@ -23,7 +23,7 @@ var CheckSessions = checkSessions
 type timers = func(time.Duration, func()) *time.Timer
 
 func Routes() []telemetry.Route                { return measured((&server{}).routes()) }
-func (s *Shared) CallsInProgress() int64       { return s.overload.calls.Load() }
+func (s *Shared) CallsInProgress() int64       { return s.load.Calls() }
 func (s *Shared) ClearRedials()                { s.redials.last.Purge() }
 func (s *Shared) Receive(signal store.Signal)  { s.receive(signal) }
 func (s *Shared) Sessions() []*session         { return s.sockets.all() }

@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
@@ -105,7 +106,7 @@ func (s *server) logFailed(e *problem.Error, err error, needs reach, about []slo
 	case e.Code == problem.ShuttingDown, // the log has it
 		e.Code == problem.KeysUnavailable,      // anyone can send such tokens; package auth logs the failed fetch
 		e.Code == problem.AvailabilityNotReady, // which is expected, and ends by itself
-		errors.Is(err, errShed):                // the overload is logged
+		errors.Is(err, guard.ErrShed):          // the overload is logged
 		s.Logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
 	case e.Code == problem.StoreUnavailable, e.Code == problem.StoreFull, e.Code == problem.Overloaded:
 		// as long as the store is down, all for the same reason

@@ -127,7 +127,7 @@ func (r *openRequest) pollAfter(more bool, wait time.Duration) int64 {
 		settings := r.newest.Load().settings(r.namespace)
 		longest := float64(pollInterval)
 		if settings.PingInterval > 0 { // under load, by as much as pings
-			longest *= float64(settings.stretched(r.overload.stretch())) / float64(settings.PingInterval)
+			longest *= float64(settings.stretched(r.load.Stretch())) / float64(settings.PingInterval)
 		}
 		longest = min(longest, float64(maxInterval))
 		pause = r.jitter(time.Duration(0.8*longest), time.Duration(longest))

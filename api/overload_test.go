@@ -17,9 +17,17 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// ladderRequests are requests with their bodies, by the rung from which on they are refused. Those of rung 0 never are.
-func ladderRequests() map[rung]map[string]string {
-	return map[rung]map[string]string{
+// The rungs of the ladder, by what is refused in addition.
+const (
+	rungDeep = iota + 1
+	rungBulk
+	rungLookups
+)
+
+// ladderRequests are requests with their bodies, by the rung of a ladder from which on they are refused. Those of rung
+// 0 never are.
+func ladderRequests() map[int]map[string]string {
+	return map[int]map[string]string{
 		rungDeep: {
 			"GET /chat/counts": "", "GET /chat/users?limit=51": "", "GET /chat/users?offset=0": "",
 			"GET /chat/users?cursor=x": "", "HEAD /chat/counts": "", "GET ?limit=100": "",
@@ -40,7 +48,7 @@ func ladderRequests() map[rung]map[string]string {
 }
 
 // checkRung sends all requests, and checks that each is refused from its rung on.
-func (l *loadTest) checkRung(current rung) {
+func (l *loadTest) checkRung(current int) {
 	l.Helper()
 	for from, requests := range ladderRequests() {
 		for request, body := range requests {
@@ -65,7 +73,7 @@ func TestLadder(t *testing.T) {
 	underLoad(t, s, func(l *loadTest) {
 		for _, step := range []struct {
 			load float64
-			rung rung
+			rung int
 		}{
 			{0.49, 0},
 			{0.52, rungDeep},
@@ -86,13 +94,12 @@ func TestLadder(t *testing.T) {
 			s.setLoad(step.load)
 			l.send("POST /chat/users/alice/ping", "") // the load is read while there are requests
 			wait(20 * time.Second)
-			require.InDelta(l, step.load, l.shared.overload.level(), 0.01)
+			require.InDelta(l, step.load, l.shared.load.Level(), 0.01)
 			l.checkRung(step.rung)
 		}
 		s.setLoad(0)
 		wait(time.Minute)
-		require.Zero(l, l.shared.overload.level())
-		require.False(l, l.shared.overload.awake.Load(), "nothing to read")
+		require.Zero(l, l.shared.load.Level())
 		l.checkRung(0)
 	})
 }
@@ -188,11 +195,11 @@ func TestStretchedInterval(t *testing.T) {
 			require.InDelta(l, want, minimal, 200, "at load %v", load)
 			response := l.send("POST /chat/users/a/ping", "").Body.String()
 			require.Contains(l, response, fmt.Sprint(`"ping_after_ms":`, minimal))
-			require.InDelta(l, float64(want)/10_000, l.shared.overload.intervalFactor(), 0.02)
+			require.InDelta(l, float64(want)/10_000, l.shared.load.IntervalFactor(), 0.02)
 		}
 		s.setLoad(0)
 		wait(time.Minute)
-		require.InDelta(l, 1, l.shared.overload.intervalFactor(), 0)
+		require.InDelta(l, 1, l.shared.load.IntervalFactor(), 0)
 		require.Contains(l, l.send("POST /chat/users/a/ping", "").Body.String(), `"ping_after_ms":9999`)
 	}, func(c *Config) { c.Random = func() float64 { return 0.99999 } })
 }
@@ -211,7 +218,7 @@ func TestIntervalStaysWithinGreen(t *testing.T) {
 		idle := s.pingAfter(settings)
 		last := idle
 		for range rapid.IntRange(1, 200).Draw(t, "readings") {
-			s.overload.read(1)
+			s.load.Read(1)
 			after := s.pingAfter(settings)
 			require.GreaterOrEqual(t, after, last)
 			last = after
@@ -219,7 +226,7 @@ func TestIntervalStaysWithinGreen(t *testing.T) {
 		half := (settings.Thresholds.Green / 2).Milliseconds()
 		require.LessOrEqual(t, last, max(idle, half))
 		for range 300 {
-			s.overload.read(0)
+			s.load.Read(0)
 		}
 		require.Equal(t, idle, s.pingAfter(settings), "relaxed")
 	})
@@ -229,11 +236,16 @@ func TestIntervalStaysWithinGreen(t *testing.T) {
 func TestCallsInProgressAreLoad(t *testing.T) {
 	s := &loadedStore{}
 	underLoad(t, s, func(l *loadTest) {
-		l.shared.overload.calls.Add(maxCalls * 6 / 10)
+		const calls = 1 << 14 * 6 / 10 // of those that are full load
+		for range calls {
+			l.shared.load.Begin()
+		}
 		l.send("POST /chat/users/alice/ping", "")
 		wait(20 * time.Second)
 		l.checkRung(rungDeep)
-		l.shared.overload.calls.Add(-maxCalls * 6 / 10)
+		for range calls {
+			l.shared.load.End()
+		}
 		wait(20 * time.Second)
 		l.checkRung(0)
 	})
@@ -247,7 +259,7 @@ func TestRetryAfterGrows(t *testing.T) {
 	random = 0.999
 	require.Equal(t, "5", s.retryAfter())
 	for range 300 {
-		s.overload.read(1)
+		s.load.Read(1)
 	}
 	require.Equal(t, "15", s.retryAfter())
 	random = 0
@@ -277,7 +289,7 @@ lastseen_shed_requests_total{kind="bulk"} 1
 lastseen_shed_requests_total{kind="list"} 3
 lastseen_shed_requests_total{kind="lookup"} 2
 `), "lastseen_ping_interval_factor", "lastseen_shed_requests_total"))
-		require.InDelta(l, 1, l.shared.overload.level(), 0.001)
+		require.InDelta(l, 1, l.shared.load.Level(), 0.001)
 		s.setLoad(0)
 		wait(time.Minute)
 		require.NoError(l, testutil.GatherAndCompare(registry, strings.NewReader(`

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -144,8 +145,23 @@ func (s *server) recordOne(
 // pingAfter returns when to ping next: 80 % to 100 % of the ping interval, which load stretches, at random, in
 // milliseconds. Clients that start together drift apart.
 func (s *server) pingAfter(settings Settings) int64 {
-	interval := settings.stretched(s.overload.stretch())
+	interval := settings.stretched(s.load.Stretch())
 	return max(1, int64(float64(interval.Milliseconds())*(0.8+0.2*s.Random())))
+}
+
+// stretched returns the ping interval to advise: the setting, or more of the room up to half of green, so that a user
+// stays green even if a ping is lost.
+func (s Settings) stretched(part float64) time.Duration {
+	room := max(0, s.Thresholds.Green/2-s.PingInterval)
+	return s.PingInterval + time.Duration(part*float64(room))
+}
+
+// maxFactor returns the largest factor by which the ping interval is stretched.
+func (s Settings) maxFactor() float64 {
+	if s.PingInterval <= 0 {
+		return 1
+	}
+	return float64(s.stretched(1)) / float64(s.PingInterval)
 }
 
 // prefersMinimal reports whether the client prefers a response without a body: see RFC 7240.

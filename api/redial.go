@@ -88,9 +88,9 @@ func (s *server) beginCall(
 	if n.CalleeUnavailable && n.Key == "" {
 		return step, finish, refused // without a call to the store: there is nothing to repeat
 	}
-	s.overload.begin() // the keeper's store does not count calls
+	s.load.Begin() // the keeper's store does not count calls
 	step, finish, err = s.Keeper.Start(ctx, namespace, n)
-	s.overload.end()
+	s.load.End()
 	switch {
 	case errors.Is(err, store.ErrCalleeUnavailable):
 		return step, finish, refused

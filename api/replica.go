@@ -8,6 +8,8 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/request"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/observe"
 )
 
 // This file reads from replicas for services: see docs/decisions/replicas.md.
@@ -44,5 +46,11 @@ func (s *server) readerFor(c echo.Context, namespace string) userStore {
 			response.Header().Set(ageHeader, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 		}
 	})
-	return s.overload.counted(reads) // API keys see all users: see viewerOf
+	return s.counted(reads) // API keys see all users: see viewerOf
+}
+
+// counted returns a store whose calls for requests count as load while they are in progress. Requests whose bodies have
+// not arrived, which anyone can make many of, do not count.
+func (s *Shared) counted(to store.Store) store.Store {
+	return observe.InProgress(to, s.load.Begin, s.load.End)
 }

@@ -3,10 +3,13 @@ package api
 import (
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 )
@@ -133,7 +136,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 	if r.permission == none {
 		panic("api: no permission is set for " + r.method + " " + r.path)
 	}
-	reach, kind := reachOf(r.method, r.path), r.shedKind()
+	reach, usual := reachOf(r.method, r.path), r.kind()
 	return func(c echo.Context) error {
 		c.Response().Header()[echo.HeaderCacheControl] = noStore
 		var q request.Query
@@ -145,7 +148,12 @@ func (s *server) serve(r route) echo.HandlerFunc {
 			if q, err = request.ParseQuery(c.Request().URL.RawQuery, r.query); err != nil {
 				return err
 			}
-			if err = s.checkLoad(r, kind, q); err != nil {
+			kind := usual
+			if kind == guard.List && isDeep(r.path, q) {
+				kind = guard.DeepList
+			}
+			if err = s.load.Check(kind, "The server is overloaded and refuses this request to leave room for pings. "+
+				"It had no effect. Try again later."); err != nil {
 				return err
 			}
 		}
@@ -155,4 +163,29 @@ func (s *server) serve(r route) echo.HandlerFunc {
 		s.outages.succeeded(reach)
 		return nil
 	}
+}
+
+// kind returns the kind of the requests to a route, under load.
+func (r route) kind() guard.Kind {
+	switch {
+	case r.permission == list, strings.HasSuffix(r.path, "/users"), strings.HasSuffix(r.path, "/counts"):
+		return guard.List
+	case r.permission == pingBulk:
+		return guard.Bulk
+	case strings.HasSuffix(r.path, "/lookup"), strings.HasSuffix(r.path, "/changes"), r.permission == readDevices,
+		r.permission == readUser, r.permission == readCall,
+		r.permission == read && strings.Contains(r.path, "/:user"):
+		return guard.Lookup
+	default:
+		return guard.Vital
+	}
+}
+
+// isDeep reports whether a list costs more than the first page of the default size. An invalid limit does not.
+func isDeep(path string, q request.Query) bool {
+	_, cursor := q.Get("cursor")
+	_, offset := q.Get("offset")
+	limit, _ := q.Get("limit")
+	size, _ := strconv.Atoi(limit)
+	return cursor || offset || size > request.DefaultLimit || strings.HasSuffix(path, "/counts")
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
 )
@@ -48,10 +49,10 @@ func TestSaturatedStore(t *testing.T) {
 
 		s.down.Store(true)
 		wait(10 * time.Second)
-		require.Zero(l, l.shared.overload.rung.Load(), "a store that is down is not loaded")
+		require.False(l, l.shared.load.Refuses(guard.DeepList), "a store that is down is not loaded")
 		s.down.Store(false)
 		wait(10 * time.Second)
-		require.NotZero(l, l.shared.overload.rung.Load(), "but pings that come after it are")
+		require.True(l, l.shared.load.Refuses(guard.DeepList), "but pings that come after it are")
 
 		stopped.Store(true)
 		pinging.Wait()

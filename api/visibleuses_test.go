@@ -68,7 +68,6 @@ func TestSeenStoreFiltersAllReads(t *testing.T) {
 func unfiltered() map[string]string {
 	return map[string]string{
 		"New passes on":                "it makes the server",
-		"configure passes on":          "the load of the store",
 		"storeFor passes on":           "callers who see everyone",
 		"readerFor passes on":          "API keys, which see everyone",
 		"countNow passes on":           "counts on connections, for callers who see everyone",

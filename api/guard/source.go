@@ -1,4 +1,4 @@
-// Package guard decides whose requests a server takes.
+// Package guard decides whose requests a server takes, and which ones it refuses under load.
 package guard
 
 import (
