@@ -66,7 +66,7 @@ func (s *server) setContacts(c echo.Context, _ request.Query, namespace, user st
 	if err := checkContacts(user, *sent.Users, lastseen.CheckUser); err != nil {
 		return err
 	}
-	return s.saveContacts(c, namespace, user, len(*sent.Users), func(ctx context.Context) error {
+	return s.saveContacts(c, len(*sent.Users), func(ctx context.Context) error {
 		return s.Store.SetContacts(ctx, namespace, user, *sent.Users)
 	})
 }
@@ -103,7 +103,7 @@ func (s *server) changeContacts(c echo.Context, _ request.Query, namespace, user
 	if named == 0 {
 		return c.NoContent(http.StatusNoContent)
 	}
-	return s.saveContacts(c, namespace, user, named, func(ctx context.Context) error {
+	return s.saveContacts(c, named, func(ctx context.Context) error {
 		return s.Store.ChangeContacts(ctx, namespace, user, sent.Add, sent.Remove)
 	})
 }
@@ -121,7 +121,7 @@ func (s *server) changeContacts(c echo.Context, _ request.Query, namespace, user
 // @Success 204 "Removed."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [delete]
 func (s *server) deleteContacts(c echo.Context, _ request.Query, namespace, user string) error {
-	return s.saveContacts(c, namespace, user, 0, func(ctx context.Context) error {
+	return s.saveContacts(c, 0, func(ctx context.Context) error {
 		return s.Store.SetContacts(ctx, namespace, user, nil)
 	})
 }
@@ -130,9 +130,7 @@ func (s *server) deleteContacts(c echo.Context, _ request.Query, namespace, user
 const contactsPerRequest = 500
 
 // saveContacts changes the contacts of a user by a request that names some, and responds.
-func (s *server) saveContacts(
-	c echo.Context, namespace, user string, named int, save func(context.Context) error,
-) error {
+func (s *server) saveContacts(c echo.Context, named int, save func(context.Context) error) error {
 	if named > contactsPerRequest { // the request was charged as one
 		if err := s.checkRateLimit(c, callerOf(c), (named-1)/contactsPerRequest); err != nil {
 			return err

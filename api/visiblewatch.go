@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -262,9 +263,7 @@ func (w *visibleWatcher) take(b feed.Batch) {
 
 // notice notes whose contacts changed, according to the feed.
 func (w *visibleWatcher) notice() {
-	for _, owner := range w.inner.ContactsChanged() {
-		w.due[owner] = struct{}{}
-	}
+	maps.Copy(w.due, w.inner.ContactsChanged())
 }
 
 // batch returns what to tell the client now, and whether that is anything.

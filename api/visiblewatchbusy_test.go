@@ -109,6 +109,22 @@ func TestVisibleChangeRace(t *testing.T) {
 	}
 }
 
+// TestVisiblePollRace: what a user does after they removed the viewer is not told by a poll that has read the contacts
+// of others before.
+func TestVisiblePollRace(t *testing.T) {
+	seen(t, func(t *testing.T, w *seenWorld) {
+		h := hooked(w)
+		watcher := w.follow("ann", "bea")
+		w.know("bea", "vic", "x")
+		h.hook = func() {
+			w.know("ann")
+			w.leave("ann")
+			w.arrive()
+		}
+		require.Equal(t, "ann never", told(w.poll(watcher)))
+	})
+}
+
 // TestVisibleChangeFails: a watcher ends if contacts change all the time, or cannot be read, after users were added.
 func TestVisibleChangeFails(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,10 @@ func (w *visibleWatcher) settleContacts(ctx context.Context) error {
 			return err
 		}
 	}
-	return errContactsChange
+	if w.notice(); len(w.due) > 0 {
+		return errContactsChange
+	}
+	return nil
 }
 
 var errContactsChange = fmt.Errorf("%w: contacts change all the time", store.ErrUnavailable)

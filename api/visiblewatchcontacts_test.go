@@ -155,8 +155,8 @@ func TestVisibleFailures(t *testing.T) {
 	})
 }
 
-// TestVisibleLostFeed: when the feed was lost, all contacts are read again, and only those that a watcher depends on when
-// they change.
+// TestVisibleLostFeed: when the feed was lost, all contacts are read again, and only those that a watcher depends on
+// when they change.
 func TestVisibleLostFeed(t *testing.T) {
 	seen(t, func(t *testing.T, w *seenWorld) {
 		w.know("vic", "bob")

@@ -32,8 +32,8 @@ const MaxContacts = 5000
 // what the other call removed does not come back. After this or another error some parts may be missing. A call without
 // error has made exactly its change. Trim does not delete contacts. Forget and DeleteNamespace delete those
 // that the user owns; the user stays in the lists of others, which are theirs. RemoveEmpty keeps a namespace in which
-// a user has contacts. The embedded store returns after a change is on the disk. A feed says whose contacts changed: see
-// [Changes].
+// a user has contacts. The embedded store returns after a change is on the disk. A feed says whose contacts changed:
+// see [Changes].
 //
 // # The last use
 //

@@ -87,8 +87,8 @@ func TypeName(k jsontext.Kind) string {
 
 // Strict returns options that stop the decoding where a body is known to be wrong. Package json alone would read a list
 // to its end, however long, and a value of a wrong type, too, and would keep all names in it to detect duplicates. It
-// would also take twice the time for lists. The unmarshalers are those of types that Strict does not know, and of lists:
-// see [ListOf].
+// would also take twice the time for lists. The unmarshalers are those of types that Strict does not know, and of
+// lists: see [ListOf].
 func Strict(more ...*json.Unmarshalers) json.Options {
 	return json.WithUnmarshalers(json.JoinUnmarshalers(append(more,
 		json.UnmarshalFromFunc(DecodeString), json.UnmarshalFromFunc(decodeBool))...))

@@ -45,8 +45,8 @@ type page struct {
 	plain, gzipped []byte // gzipped is nil if the page is small
 }
 
-// New returns the pages. The codes are the data of the guide to errors, and openAPI is the OpenAPI document. Each page is
-// prepared at its first request.
+// New returns the pages. The codes are the data of the guide to errors, and openAPI is the OpenAPI document. Each page
+// is prepared at its first request.
 func New(codes any, openAPI []byte) Pages {
 	const (
 		html       = "text/html; charset=utf-8"

@@ -116,7 +116,7 @@ func (w *Watcher) fromMemory(ctx context.Context, limit int) (Batch, bool, error
 	}
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
-	return b, len(b.Users) > 0 || w.notices, err
+	return b, len(b.Users) > 0 || len(w.changed) > 0, err
 }
 
 func (w *Watcher) take(limit int) (b Batch, err error) {

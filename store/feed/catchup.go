@@ -49,7 +49,7 @@ type catchUp struct {
 	w      *Watcher
 	wanted map[string]struct{} // nil for everyone
 	places []store.Place       // after what was collected
-	left   int                 // entries that may be read, for users
+	left   int                 // entries that may be read
 }
 
 // run returns the changes until the watcher is attached, or up to the limit of users. It returns errBehind if what
@@ -68,7 +68,7 @@ func (c *catchUp) run(ctx context.Context) (Batch, error) {
 			return c.attached(), nil
 		case c.wanted == nil && len(c.users) > 0 && r.More:
 			return c.more(r), nil
-		case c.wanted != nil && c.left <= 0:
+		case c.left <= 0:
 			return Batch{}, errBehind
 		case r.More:
 			continue
@@ -86,7 +86,7 @@ func (c *catchUp) run(ctx context.Context) (Batch, error) {
 
 func (c *catchUp) read(ctx context.Context) (*store.ChangesRead, error) {
 	limit := c.w.hub.bounds.page
-	if c.wanted == nil {
+	if c.wanted == nil && c.left == c.w.hub.bounds.catchUp { // later pages follow only some that had no users
 		limit = min(limit, c.limit)
 	}
 	r := &store.ChangesRead{Namespace: c.w.f.namespace, After: c.places, Limit: limit}
@@ -120,7 +120,7 @@ func (c *catchUp) page(r *store.ChangesRead) bool {
 	for k := range r.Changes {
 		change := &r.Changes[k]
 		if change.Contacts {
-			c.w.noticeContacts(change.User)
+			c.contactsChanged(change.User)
 		} else if c.wants(change.User) && k >= forgotten[change.User] {
 			is := after(change)
 			t := told{at: change.At, recorded: change.Recorded, now: is.shown}
@@ -133,6 +133,14 @@ func (c *catchUp) page(r *store.ChangesRead) bool {
 	}
 	c.places = r.Places
 	return true
+}
+
+func (c *catchUp) contactsChanged(owner string) {
+	c.w.f.mu.Lock()
+	defer c.w.f.mu.Unlock()
+	if _, depends := c.w.owners[owner]; depends {
+		c.w.noticeContacts(owner)
+	}
 }
 
 func (c *catchUp) wants(user string) bool {

@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"maps"
 	"math"
 	"slices"
 
@@ -238,6 +237,7 @@ func (w *Watcher) lose(g *gathered) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
 	w.detach()
+	w.noticeAll()
 	if w.lost = !g.snapshot; !w.lost {
 		w.places, w.told = nil, false
 	}
@@ -248,7 +248,9 @@ func (w *Watcher) leave() {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
 	w.detach()
-	w.ignore(slices.Collect(maps.Keys(w.owners)))
+	for owner := range w.owners {
+		w.ignore(owner)
+	}
 }
 
 type set map[string]struct{}

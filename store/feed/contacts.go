@@ -1,7 +1,8 @@
 package feed
 
 // DependOn has the watcher learn from now on when the contacts of some users change: Next and Take return then, perhaps
-// with a batch that says nothing else, until ContactsChanged was called. After a reset, all count as changed.
+// with a batch that says nothing else, until ContactsChanged was called. After a reset, all count
+// as changed.
 func (w *Watcher) DependOn(owners ...string) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
@@ -10,7 +11,7 @@ func (w *Watcher) DependOn(owners ...string) {
 			w.f.owners[owner] = map[*Watcher]struct{}{}
 		}
 		w.f.owners[owner][w] = struct{}{}
-		w.owners[owner] = false
+		w.owners[owner] = struct{}{}
 	}
 }
 
@@ -18,68 +19,56 @@ func (w *Watcher) DependOn(owners ...string) {
 func (w *Watcher) Ignore(owners ...string) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
-	w.ignore(owners)
+	for _, owner := range owners {
+		w.ignore(owner)
+	}
 }
 
-func (w *Watcher) ignore(owners []string) {
-	for _, owner := range owners {
-		if delete(w.f.owners[owner], w); len(w.f.owners[owner]) == 0 {
-			delete(w.f.owners, owner)
-		}
-		delete(w.owners, owner)
+func (w *Watcher) ignore(owner string) {
+	if delete(w.f.owners[owner], w); len(w.f.owners[owner]) == 0 {
+		delete(w.f.owners, owner)
 	}
+	delete(w.owners, owner)
+	delete(w.changed, owner)
 }
 
 // ContactsChanged returns whose contacts changed since the last call. What the batches before have is from before that,
 // or from after it.
-func (w *Watcher) ContactsChanged() (owners []string) {
+func (w *Watcher) ContactsChanged() (owners map[string]struct{}) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
-	if !w.notices {
-		return nil
-	}
-	for owner, changed := range w.owners {
-		if changed {
-			w.owners[owner] = false
-			owners = append(owners, owner)
-		}
-	}
-	w.notices = false
+	owners, w.changed = w.changed, nil
 	return owners
 }
 
-// contactsChanged tells the watchers that depend on the contacts of a user. The caller holds the follower's lock.
+// contactsChanged tells the watchers that depend on the contacts of a user. The caller holds the follower's lock, as for
+// noticeContacts.
 func (f *follower) contactsChanged(owner string) {
 	for w := range f.owners[owner] {
-		w.owners[owner], w.notices = true, true
+		w.noticeContacts(owner)
 		wake(w.wake)
 	}
 }
 
-// missedContacts has all contacts count as changed if the follower began again since they were known. The caller holds
-// the follower's lock.
-func (w *Watcher) missedContacts() {
-	if w.restarts == w.f.restarts {
-		return
-	}
+// noticeAll has all contacts count as changed: a snapshot can be newer than what is in memory, or entries were forgotten.
+func (w *Watcher) noticeAll() {
 	w.restarts = w.f.restarts
 	for owner := range w.owners {
-		w.owners[owner], w.notices = true, true
+		w.noticeContacts(owner)
 	}
 }
 
-// restarted returns how often the follower began.
+// restarted returns how often the follower has forgotten entries.
 func (f *follower) restarted() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.restarts
 }
 
-// noticeContacts notes that the contacts of a user changed, according to what the watcher read itself.
+// noticeContacts notes that the contacts of a user changed on whom the watcher depends.
 func (w *Watcher) noticeContacts(owner string) {
-	w.f.mu.Lock()
-	defer w.f.mu.Unlock()
-	if _, depends := w.owners[owner]; depends {
-		w.owners[owner], w.notices = true, true
+	if w.changed == nil {
+		w.changed = set{}
 	}
+	w.changed[owner] = struct{}{}
 }

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func (s *fakeStore) changeContacts(user string) {
 	}
 }
 
-func contactsOf(w *Watcher) []string { return slices.Sorted(slices.Values(w.ContactsChanged())) }
+func contactsOf(w *Watcher) []string { return slices.Sorted(maps.Keys(w.ContactsChanged())) }
 
 // TestContactsChanged: a watcher that waits learns of the users on whose contacts it depends, in memory or in the store,
 // and of no others. No change of contacts is told as one of a user.
@@ -75,14 +76,40 @@ func TestContactsOfEarlier(t *testing.T) {
 	})
 }
 
+// TestContactsOfFailedChange: a snapshot is newer than what is in memory, so it comes with a notice.
+func TestContactsOfFailedChange(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		watcher := w.polled(1, "ann")
+		watcher.DependOn("ann")
+		watcher.lose(&gathered{any: true, reset: true})
+		b := w.poll(watcher, 10)
+		require.True(w.t, b.Reset)
+		require.Equal(w.t, []string{"ann"}, contactsOf(watcher))
+	})
+}
+
+// TestManyContactsChanged: what a client reads who was away is bounded, although nobody is told.
+func TestManyContactsChanged(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.bounds = bounds{followed: 10, entries: 0, allEntries: 10, catchUp: 100, page: 20}
+		places := w.poll(w.watch(Query{Everyone: true}), 10).Places
+		for range 200 {
+			w.changeContacts("bob")
+		}
+		time.Sleep(time.Minute)
+		reads := len(w.reads)
+		require.True(w.t, w.poll(w.watch(Query{Everyone: true, After: places}), 1).Reset)
+		require.LessOrEqual(w.t, len(w.reads)-reads, 1+100/20+2)
+	})
+}
+
 // TestContactsOfRestart: when the feed begins again, contacts may have changed before that.
 func TestContactsOfRestart(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
-		begun, waiting := w.watch(Query{Users: []string{"ann"}}), w.watch(Query{})
+		begun, waiting := w.polled(1, "ann"), w.watch(Query{})
 		for _, watcher := range []*Watcher{begun, waiting} {
 			watcher.DependOn("ann", "bob")
 		}
-		w.poll(begun, 10)
 		require.Empty(w.t, begun.ContactsChanged())
 		w.beginAgain(true)
 		time.Sleep(time.Second)

@@ -18,7 +18,7 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 		return nil, store.ErrNoFeed
 	}
 	w := &Watcher{
-		hub: h, everyone: q.Everyone, wake: make(chan struct{}, 1), cost: 1, raw: q.Raw, owners: map[string]bool{},
+		hub: h, everyone: q.Everyone, wake: make(chan struct{}, 1), cost: 1, raw: q.Raw, owners: set{},
 	}
 	var going bool
 	w.places, w.scan.place, going = splitScan(q.After)
@@ -143,9 +143,9 @@ type Watcher struct {
 	upTo     []int64       // while attached: for each shard, the entry at the place
 	watches  []*watch      // while attached, of each user
 	dirty    []*watch
-	owners   map[string]bool // on whose contacts it depends, and whether those changed
-	notices  bool            // one of them did
-	restarts int             // of the follower, when the contacts were known
+	owners   set // on whose contacts it depends
+	changed  set // those of them whose contacts changed
+	restarts int // of the follower, up to which they are known
 }
 
 // watch is a user of a watcher that is attached.
@@ -178,7 +178,9 @@ func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 		return Batch{}, w.f.err
 	}
 	w.detach()
-	w.missedContacts()
+	if reset || w.restarts != w.f.restarts {
+		w.noticeAll()
+	}
 	if len(w.users) == 0 {
 		b.AsOf, b.Places = w.f.asOf, w.f.m.places
 	}
@@ -241,7 +243,7 @@ func (w *Watcher) Tick() (Batch, bool) {
 	f := w.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil || !w.attached || w.unread() || w.notices || w.scan.going || !f.fresh(w.hub.monotonic()) {
+	if f.err != nil || !w.attached || w.unread() || len(w.changed) > 0 || w.scan.going || !f.fresh(w.hub.monotonic()) {
 		return Batch{}, false
 	}
 	w.move(f.m.last())

@@ -133,6 +133,9 @@ func (t *transaction) apply() {
 	for namespace := range t.adds {
 		t.index.add(namespace)
 	}
+	for key, kept := range t.contacts { // before presences: what users do after a removal is not told before it
+		t.makeContacts(key, kept)
+	}
 	for _, key := range t.erased { // in the feed, too, whatever the state is in the end
 		t.makeForget(key)
 	}
@@ -148,8 +151,5 @@ func (t *transaction) apply() {
 	}
 	for key, h := range t.hidden {
 		t.index.hide(key.Namespace, key.User, h)
-	}
-	for key, kept := range t.contacts {
-		t.makeContacts(key, kept)
 	}
 }

@@ -179,8 +179,8 @@ func testTrimWithoutFeed(t *testing.T, s store.Store) {
 	require.Equal(t, store.TrimResult{Deleted: 1}, kit.Trim(t, s, kit.Namespace, at-kit.Minute/2, true))
 }
 
-// testChangesOfContacts: each call that changes contacts appends that, whether the owner was seen or not, and without an
-// effect on what is told of presences.
+// testChangesOfContacts: each call that changes contacts appends that, whether the owner was seen or not, and without
+// an effect on what is told of presences.
 func testChangesOfContacts(t *testing.T, s store.Store) {
 	ctx, f := context.Background(), Begin(t, s)
 	changed := store.Change{User: "alice", Contacts: true}

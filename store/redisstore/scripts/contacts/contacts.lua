@@ -82,6 +82,7 @@ if task == 'replace' and adds > 0 and before + adds > room then
   return {0, too_large}
 end
 
+load_feed(clock())
 local kept, add = divide(8, 7 + adds)
 local remove = task == 'replace' and others(kept) or divide(8 + adds, #ARGV)
 local count = before + #add - #remove
@@ -116,7 +117,6 @@ if redis.call('EXISTS', key) == 0 then
   redis.call('UNLINK', uses)
 end
 if add[1] or remove[1] then
-  load_feed(clock())
   append_contacts(owner)
   save_tip()
 end
