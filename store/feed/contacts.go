@@ -41,8 +41,8 @@ func (w *Watcher) ContactsChanged() (owners map[string]struct{}) {
 	return owners
 }
 
-// contactsChanged tells the watchers that depend on the contacts of a user. The caller holds the follower's lock, as for
-// noticeContacts.
+// contactsChanged tells the watchers that depend on the contacts of a user. The caller holds the follower's lock, as
+// for noticeAll and noticeContacts.
 func (f *follower) contactsChanged(owner string) {
 	for w := range f.owners[owner] {
 		w.noticeContacts(owner)
@@ -50,7 +50,7 @@ func (f *follower) contactsChanged(owner string) {
 	}
 }
 
-// noticeAll has all contacts count as changed: a snapshot can be newer than what is in memory, or entries were forgotten.
+// noticeAll has all contacts count as changed: a snapshot can be newer than memory, and entries can have been forgotten.
 func (w *Watcher) noticeAll() {
 	w.restarts = w.f.restarts
 	for owner := range w.owners {

@@ -26,8 +26,8 @@ func (s *fakeStore) changeContacts(user string) {
 
 func contactsOf(w *Watcher) []string { return slices.Sorted(maps.Keys(w.ContactsChanged())) }
 
-// TestContactsChanged: a watcher that waits learns of the users on whose contacts it depends, in memory or in the store,
-// and of no others. No change of contacts is told as one of a user.
+// TestContactsChanged: a watcher that waits learns of the users on whose contacts it depends, in memory or in the
+// store, and of no others. No change of contacts is told as one of a user.
 func TestContactsChanged(t *testing.T) {
 	for _, entries := range []int{100, 0} {
 		inWorld(t, 2, func(w *world) {
