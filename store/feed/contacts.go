@@ -50,7 +50,7 @@ func (f *follower) contactsChanged(owner string) {
 	}
 }
 
-// noticeAll has all contacts count as changed: a snapshot can be newer than memory, and entries can have been forgotten.
+// noticeAll has all contacts count as changed: a snapshot can be newer than memory, and entries can be forgotten.
 func (w *Watcher) noticeAll() {
 	w.restarts = w.f.restarts
 	for owner := range w.owners {
