@@ -102,7 +102,7 @@ func tuneGC(at string) (ballast []byte) {
 // openStore opens a store as cmd/lastseen does by default.
 func openStore(at string, merge bool, logger *slog.Logger) (store.Store, error) {
 	if !strings.Contains(at, "://") {
-		return filestore.Open(filestore.Options{Path: at, Sync: filestore.DefaultSync, Logger: logger})
+		return filestore.Open(filestore.Options{Path: at, Sync: time.Second, Logger: logger})
 	}
 	logging.Disable()
 	s, err := redisstore.Open(redisstore.Options{URL: at, Logger: logger})
