@@ -2,6 +2,7 @@ package guard
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +14,14 @@ import (
 func TestLoadSleeps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		load := 1.0
+		var away atomic.Bool // the load is
 		l := NewLoad(slog.New(slog.DiscardHandler), time.Now, 10*time.Second)
-		l.Configure(func() float64 { return load }, 1)
+		l.Configure(func() float64 {
+			if away.Load() {
+				return 0
+			}
+			return 1
+		}, 1)
 		l.Begin()
 		l.End()
 		time.Sleep(20 * time.Second)
@@ -24,7 +30,7 @@ func TestLoadSleeps(t *testing.T) {
 		require.True(t, l.Refuses(Lookup))
 		require.False(t, l.Refuses(Vital))
 		require.True(t, l.awake.Load())
-		load = 0
+		away.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Zero(t, l.Level())
