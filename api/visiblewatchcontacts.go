@@ -39,17 +39,14 @@ func (w *visibleWatcher) readSlot(ctx context.Context) (release func(), err erro
 // returns an error if they change all the time.
 func (w *visibleWatcher) settleContacts(ctx context.Context) error {
 	for range maxPolls {
-		if w.notice(); len(w.due) == 0 {
-			return nil
-		}
 		if err := w.readContacts(ctx); err != nil {
 			return err
 		}
+		if w.notice(); len(w.due) == 0 {
+			return nil
+		}
 	}
-	if w.notice(); len(w.due) > 0 {
-		return errContactsChange
-	}
-	return nil
+	return errContactsChange
 }
 
 var errContactsChange = fmt.Errorf("%w: contacts change all the time", store.ErrUnavailable)

@@ -108,36 +108,34 @@ var errBehind = errors.New("the watcher is too slow")
 
 // fromMemory returns what is in memory for the watcher, and whether that is anything.
 func (w *Watcher) fromMemory(ctx context.Context, limit int) (Batch, bool, error) {
-	b, err := w.take(limit)
+	b, ok, err := w.take(limit)
 	if errors.Is(err, errBehind) && w.everyone {
 		w.hub.o.Observe.Behind()
 		b, err = w.begin(ctx, true)
 		return b, err == nil, err
 	}
-	w.f.mu.Lock()
-	defer w.f.mu.Unlock()
-	return b, len(b.Users) > 0 || len(w.changed) > 0, err
+	return b, ok, err
 }
 
-func (w *Watcher) take(limit int) (b Batch, err error) {
+func (w *Watcher) take(limit int) (b Batch, ok bool, err error) {
 	f := w.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil || !w.attached {
-		return Batch{}, f.err
+		return Batch{}, false, f.err
 	}
 	for w.unread() && len(b.Users) == 0 && err == nil {
 		b.Users, err = w.takeNext(limit)
 	}
 	if errors.Is(err, errBehind) && !w.everyone {
 		w.detach() // to read from the store what is not in memory any more
-		return Batch{}, nil
+		return Batch{}, false, nil
 	}
 	if err == nil && !w.unread() {
 		w.move(f.m.last())
 	}
 	b.More, b.AsOf, b.Places = w.unread(), f.asOf, w.places
-	return b, err
+	return b, len(b.Users) > 0 || len(w.changed) > 0, err
 }
 
 // takeNext returns the next users who changed, up to a limit.

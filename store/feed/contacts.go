@@ -1,8 +1,8 @@
 package feed
 
 // DependOn has the watcher learn from now on when the contacts of some users change: Next and Take return then, perhaps
-// with a batch that says nothing else, until ContactsChanged was called. After a reset, all count
-// as changed.
+// with a batch that says nothing else, until ContactsChanged was called. After a reset, all count as
+// changed.
 func (w *Watcher) DependOn(owners ...string) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()

@@ -40,9 +40,6 @@ func (t *transaction) setContacts(key lastseen.UserKey, old, now ownedContacts) 
 		t.makeContacts(key, now)
 		return
 	}
-	if t.contacts == nil {
-		t.contacts = map[lastseen.UserKey]ownedContacts{}
-	}
 	t.contacts[key] = now
 }
 
