@@ -252,6 +252,7 @@ func TestResetsOfFirstWaitsAreSpread(t *testing.T) {
 		first := w.poll(w.watch(Query{Users: []string{"ann"}}), 10)
 		watcher := w.watch(Query{Users: []string{"ann"}, After: first.Places})
 		require.Nil(w.t, w.next(watcher, time.Second))
+		time.Sleep(time.Millisecond) // so that the feed is read while the watcher waits, not while it looks
 		w.random = 0.7
 		w.beginAgain(true)
 		require.Nil(w.t, w.next(watcher, 5*time.Second))
