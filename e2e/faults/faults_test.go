@@ -79,7 +79,7 @@ func redisFaults() []fault {
 		},
 	}, {
 		row: "Redis is out of memory", name: "Redis full",
-		store: onRedis("--maxmemory-policy", "noeviction"), rounds: testenv.Choose(5, 2),
+		store: onRedis("--maxmemory-policy", "noeviction"), args: calm(), rounds: testenv.Choose(5, 2),
 		breaks:    func(x *system) func() { return x.fillRedis(x.redis, x.redis) },
 		meanwhile: readsOnly(storeFull), failures: []string{storeFull, overloaded},
 		signs: []string{
