@@ -45,6 +45,7 @@ type Store interface {
 	Namespaces
 	Leaser
 	Clock
+	Secrets
 
 	// Load returns how close the store is to its limits at this moment, from 0 to 1: how much of the time that a call
 	// can wait, or of the room for calls that wait, is used. If it stays at 0.5 or more, callers make fewer calls. A
@@ -201,6 +202,13 @@ type Clock interface {
 	// spread over the time until the next reading, so that time neither stands still nor runs backwards. See package
 	// store/clock.
 	Now(ctx context.Context) (lastseen.Instant, error)
+}
+
+// Secrets keeps a secret for all processes that use a store.
+type Secrets interface {
+	// Secret returns random bytes, which the first call makes. They are the same for all processes, until the store
+	// loses its data.
+	Secret(ctx context.Context) ([32]byte, error)
 }
 
 // MaxClockDrift is how far the store's clock may be from [TrimQuery.Now], in either direction.

@@ -6,13 +6,13 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/clock"
-	"github.com/lastseen/lastseen/store/signals"
 )
 
 // Options configures a store.
@@ -34,7 +34,8 @@ type Store struct {
 	journal  Journal
 	closings *closings
 	calls    calls
-	signals  signals.Hub
+	signals  store.SignalHub
+	secret   [32]byte
 }
 
 var _ store.Store = (*Store)(nil)
@@ -59,10 +60,12 @@ func NewTables(o Options) *Tables {
 
 // Store returns the store of the tables, which has to be the only one.
 func (x *Tables) Store(j Journal) *Store {
-	return &Store{
+	s := &Store{
 		tables: x, journal: j, closings: newClosings(x.options.Monotonic),
 		calls: calls{clock: x.readClock, monotonic: x.options.Monotonic},
 	}
+	_, _ = rand.Read(s.secret[:]) // it never fails
+	return s
 }
 
 // Close makes all calls fail with [store.ErrClosed], except those in progress. It returns nil.
@@ -76,6 +79,11 @@ func (s *Store) Close() error {
 
 // Ready returns nil unless the store is closed.
 func (s *Store) Ready(ctx context.Context) error { return s.read(ctx, func(*index) {}) }
+
+// Secret implements [store.Store]. It is kept as long as the feeds are: until the process ends.
+func (s *Store) Secret(ctx context.Context) (secret [32]byte, err error) {
+	return s.secret, s.read(ctx, func(*index) {})
+}
 
 // Load implements [store.Store]. It is 0.
 func (s *Store) Load() float64 { return 0 }

@@ -114,6 +114,11 @@ func (s *observed) Lease(ctx context.Context, name string, ttl time.Duration) (_
 	return s.Store.Lease(ctx, name, ttl)
 }
 
+func (s *observed) Secret(ctx context.Context) (_ [32]byte, err error) {
+	defer s.done(s.begin("secret"), &err)
+	return s.Store.Secret(ctx)
+}
+
 func (s *observed) Ready(ctx context.Context) (err error) {
 	defer s.done(s.begin("ready"), &err)
 	return s.Store.Ready(ctx)

@@ -23,7 +23,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/clock"
 	"github.com/lastseen/lastseen/store/redisstore/rediscalls"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/redissignals"
@@ -37,7 +36,7 @@ var ErrTooOld = redisclient.ErrTooOld
 func Redact(rawURL string) string { return redisclient.Redact(rawURL) }
 
 // sampleEvery is how often servers and namespaces are checked again.
-const sampleEvery = clock.ReadEvery
+const sampleEvery = redisclient.ReadClockEvery
 
 // The bounds of [Options.MaxLag].
 const (
@@ -240,7 +239,7 @@ func (s *Store) Now(ctx context.Context) (lastseen.Instant, error) {
 }
 
 // ClockStats returns statistics of Redis' clock since Open.
-func (s *Store) ClockStats() clock.Stats { return s.client.Clock.Stats() }
+func (s *Store) ClockStats() redisclient.ClockStats { return s.client.Clock.Stats() }
 
 // Close stops the clock and closes the connections. No accepted write is lost: every call waits for Redis' reply.
 func (s *Store) Close() error { return errors.Join(s.client.Close(), s.replicas.Close()) }

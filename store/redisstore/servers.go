@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -91,6 +92,28 @@ func (s *Store) Lease(ctx context.Context, name string, ttl time.Duration) (bool
 		return false, err
 	}
 	return cmd.Bool()
+}
+
+// Secret implements [store.Store].
+func (s *Store) Secret(ctx context.Context) (secret [32]byte, err error) {
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
+	if err != nil {
+		return secret, err
+	}
+	defer cancel()
+	text, err := s.client.Get(ctx, s.keys.secret()).Bytes()
+	if errors.Is(err, redis.Nil) {
+		made := [len(secret)]byte{}
+		_, _ = rand.Read(made[:]) // it never fails
+		if err = s.client.SetNX(ctx, s.keys.secret(), made[:], 0).Err(); err == nil {
+			text, err = s.client.Get(ctx, s.keys.secret()).Bytes()
+		}
+	}
+	if err == nil && len(text) != len(secret) {
+		err = fmt.Errorf("%w: %s is not a secret of this program", store.ErrUnavailable, s.keys.secret())
+	}
+	copy(secret[:], text)
+	return secret, redisclient.Translate(err)
 }
 
 var _ store.Batcher = (*Store)(nil)

@@ -42,6 +42,7 @@ func (k keyspace) lease(name string) string   { return k.prefix + ":lease:" + na
 func (k keyspace) heartbeat(id string) string { return k.prefix + ":heartbeat:" + id }
 func (k keyspace) probe() string              { return k.prefix + ":probe" }
 func (k keyspace) closings() string           { return k.prefix + ":closings" }
+func (k keyspace) secret() string             { return k.prefix + ":secret" }
 func (k keyspace) calling() string            { return k.prefix + ":calls" }
 
 // shard returns the key of the k-th shard. Namespaces contain no colon, so keys never collide.

@@ -53,6 +53,7 @@ func OtherMethods(s store.Store) map[string]kit.Method {
 		},
 		"Register":         func(ctx context.Context) error { return s.Register(ctx, []string{"alice"}) },
 		"Lease":            func(ctx context.Context) error { return kit.ErrorOf(s.Lease(ctx, "work", time.Hour)) },
+		"Secret":           func(ctx context.Context) error { return kit.ErrorOf(s.Secret(ctx)) },
 		"Ready":            s.Ready,
 		"CloseConnections": func(ctx context.Context) error { return s.CloseConnections(ctx, kit.Namespace, "alice") },
 		"Closings": func(ctx context.Context) error {

@@ -15,7 +15,13 @@ const (
 	// ClockEvery is how often [Clock.Refresh] is to be called, which finds out whether a reading is due.
 	ClockEvery = time.Second
 	loudOffset = time.Second // an offset above this is logged
+
+	// ReadClockEvery is how often Redis' clock is read.
+	ReadClockEvery = clock.ReadEvery
 )
+
+// ClockStats describes a [Clock].
+type ClockStats = clock.Stats
 
 // Clock computes Redis' time. All servers on one Redis share it, so that their pings are comparable.
 type Clock struct {

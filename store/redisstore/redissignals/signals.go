@@ -17,7 +17,6 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
-	"github.com/lastseen/lastseen/store/signals"
 )
 
 const (
@@ -36,7 +35,7 @@ type Signals struct {
 	CheckEvery time.Duration
 
 	client   *redisclient.Client
-	hub      signals.Hub // of this process
+	hub      store.SignalHub // of this process
 	process  string
 	channel  string
 	channels string // matches the channel with any database
@@ -150,7 +149,7 @@ func (s *Signals) Listen(ctx context.Context, receive func(store.Signal)) {
 }
 
 // follow passes the signals of other processes to a listener until the context ends.
-func (s *Signals) follow(ctx context.Context, l *signals.Listener) {
+func (s *Signals) follow(ctx context.Context, l *store.SignalListener) {
 	for !s.client.Closed() {
 		known := s.forbidden.Load()
 		err := s.subscribe(ctx, l)
@@ -174,7 +173,7 @@ func (s *Signals) follow(ctx context.Context, l *signals.Listener) {
 var errSilent = errors.New("signals do not arrive")
 
 // subscribe passes signals to a listener until something fails.
-func (s *Signals) subscribe(ctx context.Context, l *signals.Listener) error {
+func (s *Signals) subscribe(ctx context.Context, l *store.SignalListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sub := s.client.Subscribe(ctx, s.channel)
@@ -219,7 +218,7 @@ func (s *Signals) checkSignals(ctx context.Context, check []byte, cancel context
 
 // receive passes the messages of a subscription to a listener. It returns an error if the listener's own signal, which
 // is sent again and again, does not arrive: a connection can be dead without an error.
-func (s *Signals) receive(ctx context.Context, sub *redis.PubSub, check string, l *signals.Listener) error {
+func (s *Signals) receive(ctx context.Context, sub *redis.PubSub, check string, l *store.SignalListener) error {
 	patience := s.CheckEvery + 2*s.client.Timeout
 	for due := time.Now().Add(patience); ; {
 		rest := time.Until(due)
@@ -242,7 +241,7 @@ func (s *Signals) receive(ctx context.Context, sub *redis.PubSub, check string, 
 }
 
 // pass passes a message to a listener, unless it is of this process, or not a signal.
-func (s *Signals) pass(message string, l *signals.Listener) {
+func (s *Signals) pass(message string, l *store.SignalListener) {
 	sender, signal, ok := decodeSignal(message)
 	switch {
 	case !ok:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest/kit"
@@ -23,6 +24,7 @@ func Run(t *testing.T, open kit.Open) {
 		{"Closings/Places", testClosingsPlaces},
 		{"Closings/UserIDs", testClosingsOfUserIDs},
 		{"Closings/Concurrent", testClosingsConcurrent},
+		{"Secret", testSecret},
 		{"Now", testNow},
 		{"Ready", testReady},
 	})
@@ -35,6 +37,23 @@ func testNow(t *testing.T, s store.Store) {
 		at := kit.Now(t, s)
 		require.GreaterOrEqual(t, at, last, "time runs backwards")
 		last = at
+	}
+}
+
+// testSecret: all get the same secret, also those who ask first at the same time.
+func testSecret(t *testing.T, s store.Store) {
+	secrets := make([][32]byte, 8)
+	var asking errgroup.Group
+	for k := range secrets {
+		asking.Go(func() (err error) {
+			secrets[k], err = s.Secret(context.Background())
+			return err
+		})
+	}
+	require.NoError(t, asking.Wait())
+	require.NotZero(t, secrets[0])
+	for _, secret := range secrets {
+		require.Equal(t, secrets[0], secret)
 	}
 }
 

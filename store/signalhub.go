@@ -1,35 +1,31 @@
-// Package signals passes the signals of a store to the listeners within a process, for both stores. See
-// [store.Signals].
-package signals
+package store
 
 import (
 	"context"
 	"slices"
 	"sync"
-
-	"github.com/lastseen/lastseen/store"
 )
 
 // maxQueued is the number of signals that wait for a listener. More are lost, and the listener learns that some were.
 const maxQueued = 4096
 
-// Hub passes signals to its listeners. The zero value is ready to use, and its methods may be called concurrently.
-type Hub struct {
+// SignalHub passes the signals of a store to the listeners within a process. The zero value is ready to use, and its methods may be called concurrently.
+type SignalHub struct {
 	mu        sync.Mutex
-	listeners map[*Listener]struct{}
+	listeners map[*SignalListener]struct{}
 }
 
-// Listener has the signals that wait for one listener. Use [Hub.Join].
-type Listener struct {
+// SignalListener has the signals that wait for one listener. Use [SignalHub.Join].
+type SignalListener struct {
 	wake chan struct{} // has a value if something waits
 
 	mu     sync.Mutex
-	queued []store.Signal
+	queued []Signal
 	lost   bool // signals after those queued may have been lost
 }
 
 // Send passes a signal to all listeners. It does not wait for them.
-func (h *Hub) Send(s store.Signal) {
+func (h *SignalHub) Send(s Signal) {
 	h.mu.Lock() // also while they are queued, so that all listeners have them in the same order
 	defer h.mu.Unlock()
 	if len(h.listeners) == 0 {
@@ -42,26 +38,26 @@ func (h *Hub) Send(s store.Signal) {
 }
 
 // Join adds a listener. The caller calls Leave.
-func (h *Hub) Join() *Listener {
+func (h *SignalHub) Join() *SignalListener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := &Listener{wake: make(chan struct{}, 1)}
+	l := &SignalListener{wake: make(chan struct{}, 1)}
 	if h.listeners == nil {
-		h.listeners = map[*Listener]struct{}{}
+		h.listeners = map[*SignalListener]struct{}{}
 	}
 	h.listeners[l] = struct{}{}
 	return l
 }
 
 // Leave removes a listener.
-func (h *Hub) Leave(l *Listener) {
+func (h *SignalHub) Leave(l *SignalListener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.listeners, l)
 }
 
 // Push queues a signal.
-func (l *Listener) Push(s store.Signal) {
+func (l *SignalListener) Push(s Signal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost || len(l.queued) >= maxQueued {
@@ -73,14 +69,14 @@ func (l *Listener) Push(s store.Signal) {
 }
 
 // Lose queues the zero signal, which says that signals may have been lost.
-func (l *Listener) Lose() {
+func (l *SignalListener) Lose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lost = true
 	l.notify()
 }
 
-func (l *Listener) notify() {
+func (l *SignalListener) notify() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -88,7 +84,7 @@ func (l *Listener) notify() {
 }
 
 // Run calls receive for each signal that is queued, one at a time, until the context ends.
-func (l *Listener) Run(ctx context.Context, receive func(store.Signal)) {
+func (l *SignalListener) Run(ctx context.Context, receive func(Signal)) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -105,12 +101,12 @@ func (l *Listener) Run(ctx context.Context, receive func(store.Signal)) {
 }
 
 // take returns what is queued: the zero signal is last.
-func (l *Listener) take() []store.Signal {
+func (l *SignalListener) take() []Signal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := l.queued
 	if l.lost {
-		all = append(all, store.Signal{})
+		all = append(all, Signal{})
 	}
 	l.queued, l.lost = nil, false
 	return all
