@@ -24,21 +24,20 @@ const module = "github.com/lastseen/lastseen"
 // names are relative to the root.
 func arrows() map[string][]string {
 	return map[string][]string{
-		"":              {},
-		"store":         {""},
-		"store/clock":   {""},
-		"store/signals": {"store"},
+		"":            {},
+		"store":       {""},
+		"store/clock": {""},
 		"store/redisstore": {
-			"", "store", "store/clock", "store/redisstore/rediscalls", "store/redisstore/redisclient",
+			"", "store", "store/redisstore/rediscalls", "store/redisstore/redisclient",
 			"store/redisstore/redissignals", "store/redisstore/replica", "store/redisstore/scripts",
 		},
 		"store/redisstore/scripts":      {"", "store"},
 		"store/redisstore/redisclient":  {"", "store", "store/clock", "store/redisstore/scripts"},
 		"store/redisstore/rediscalls":   {"", "store", "store/redisstore/redisclient", "store/redisstore/scripts"},
-		"store/redisstore/redissignals": {"", "store", "store/signals", "store/redisstore/redisclient"},
+		"store/redisstore/redissignals": {"", "store", "store/redisstore/redisclient"},
 		"store/redisstore/replica":      {"", "store", "store/redisstore/redisclient"},
 		"store/filestore":               {"", "store", "store/memstore", "store/memstore/packed"},
-		"store/memstore":                {"", "store", "store/clock", "store/signals", "store/memstore/packed"},
+		"store/memstore":                {"", "store", "store/clock", "store/memstore/packed"},
 		"store/memstore/packed":         {""},
 		"store/coalesce":                {"", "store"},
 		"store/feed":                    {"", "store"},
@@ -79,7 +78,7 @@ func arrows() map[string][]string {
 		"internal/testguide":   {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
-			"api/guard", "api/live/transport", "api/problem", "api/request", "api/telemetry", "api/web",
+			"api/guard", "api/live/audience", "api/live/transport", "api/problem", "api/request", "api/telemetry", "api/web",
 		},
 		"api/apitest": {
 			"", "store", "store/connections", "store/feed", "store/filestore", "store/jobs",
@@ -97,6 +96,7 @@ func arrows() map[string][]string {
 		"api/guard":          {"api/problem"},
 		"api/request":        {"", "api/problem"},
 		"api/live/transport": {},
+		"api/live/audience":  {"", "store", "store/feed"},
 		"api/telemetry":      {"api/limit", "api/problem"},
 		"api/auth":           {""},
 		"api/limit":          {},

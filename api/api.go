@@ -28,6 +28,7 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
@@ -130,18 +131,18 @@ type Shared struct {
 	counting   countsHub
 	userStates *userStates
 
-	contactReads chan struct{} // a slot for each watcher that reads contacts
-	upgrader     *transport.SocketUpgrader
-	buckets      *limit.Buckets
-	redials      *redials
-	bodies       *limit.Memory
-	outages      *outageLog
-	load         *guard.Load
-	defects      *telemetry.Throttle
-	pseudonyms   pseudonyms
-	probes       singleflight.Group // of readyz
-	pages        web.Pages
-	draining     atomic.Bool
+	audience   *audience.Shared
+	upgrader   *transport.SocketUpgrader
+	buckets    *limit.Buckets
+	redials    *redials
+	bodies     *limit.Memory
+	outages    *outageLog
+	load       *guard.Load
+	defects    *telemetry.Throttle
+	pseudonyms pseudonyms
+	probes     singleflight.Group // of readyz
+	pages      web.Pages
+	draining   atomic.Bool
 	// Telemetry counts what happens.
 	Telemetry *telemetry.Metrics
 }
@@ -158,7 +159,7 @@ func NewShared(c Config) *Shared {
 		outages:   newOutageLog(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI()),
 		upgrader: transport.NewSocketUpgrader(), arrivals: newArrivals(c.Now),
-		contactReads: make(chan struct{}, maxContactReads),
+		audience: audience.NewShared(),
 	}
 	exportBodies(promauto.With(c.Metrics), bodies, c.BodyMemory)
 	load.Export(promauto.With(c.Metrics))

@@ -82,8 +82,8 @@ func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *
 	if present && !caller.Can(auth.Read, namespace) {
 		return errForbidden(auth.Read, "if also needs the scope read in this namespace.")
 	}
-	if v := s.newest.Load().viewerOf(caller, namespace); v.restricted {
-		seen, err := seenBy(ctx, s.Store.AreContacts, namespace, v.user, []string{n.To})
+	if v := s.newest.Load().viewerOf(caller, namespace); v.Restricted {
+		seen, err := v.Sees(ctx, s.Store, namespace, []string{n.To})
 		if err != nil {
 			return err
 		}

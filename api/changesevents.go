@@ -106,8 +106,7 @@ func (e *eventStream) tick() error {
 	})
 }
 
-// sendBatch sends a batch, a large one as several events. The cursor before the batch is the ID of all but the last of
-// them, so that a client that was cut off in between gets the whole batch again: see [partCursor].
+// sendBatch sends a batch, a large one as several events: see [partCursor].
 func (e *eventStream) sendBatch(batch feed.Batch) error {
 	name, users := eventChanges, batch.Users
 	if batch.Reset {
@@ -115,7 +114,7 @@ func (e *eventStream) sendBatch(batch feed.Batch) error {
 	}
 	last := changesCursor(e.namespace, batch.Places)
 	if len(users) > maxEvent {
-		e.cursor = partCursor(e.watcher, e.namespace, e.cursor)
+		e.cursor = partCursor(e.namespace)
 	}
 	for len(users) > maxEvent {
 		part := changedIn(batch, users[:maxEvent])

@@ -97,6 +97,10 @@ func changesCursor(namespace string, places []store.Place) string {
 	return request.SealCursor(changesList(namespace), content)
 }
 
+// partCursor returns the cursor of all parts of a batch but the last. It leads to a reset: a client that was cut off in
+// between cannot continue from before the batch, since what is undone until it comes back is not sent.
+func partCursor(namespace string) string { return changesCursor(namespace, []store.Place{"part"}) }
+
 // openChangesCursor returns the places in a cursor, which is hostile input. The store checks the places themselves: to
 // a place that it does not know, it responds with a reset.
 func openChangesCursor(namespace, cursor string) ([]store.Place, error) {

@@ -168,9 +168,9 @@ func (f *following) sendBatch(batch feed.Batch) bool {
 func frameStart(name string) []byte { return append(append([]byte(`{"`), name...), `":{`...) }
 
 // sendParts sends a batch: a frame that begins with start, and others if it is too large for one. Only the last has the
-// cursor of the batch, so that a client which was cut off in between gets the whole batch again: see [partCursor].
+// cursor of the batch: see [partCursor].
 func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
-	cursor, part := "", partCursor(f.watcher, f.namespace, "")
+	cursor, part := "", partCursor(f.namespace)
 	if len(batch.Places) > 0 {
 		cursor = changesCursor(f.namespace, batch.Places)
 	}

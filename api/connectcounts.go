@@ -143,7 +143,7 @@ func (r countsResponse) sameUsers(other countsResponse) bool {
 // checkCounts returns an error if a caller cannot get counts on a connection. They are the same for all connections, of
 // all users.
 func (s *server) checkCounts(namespace string, caller *auth.Caller) error {
-	if !s.viewerOf(caller, namespace).restricted {
+	if !s.viewerOf(caller, namespace).Restricted {
 		return nil
 	}
 	return problem.New(problem.Forbidden, "Only API keys get counts on a connection, because users are visible to "+

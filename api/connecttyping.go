@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
@@ -107,7 +108,7 @@ func (s *server) thoseWhoSee(ctx context.Context, namespace, user string, others
 	for i, other := range others {
 		pairs[i] = store.ContactPair{Owner: user, Contact: other}
 	}
-	seen, err := areSeen(ctx, s.Store.AreContacts, namespace, pairs)
+	seen, err := audience.AreSeen(ctx, s.Store, namespace, pairs)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
@@ -148,7 +149,7 @@ func (p contactsParams) has(u presence) bool {
 
 // showContacts returns the presences of those contacts that a list has.
 func showContacts(
-	ctx context.Context, users userStore, namespace string, contacts []string, p contactsParams,
+	ctx context.Context, users audience.Users, namespace string, contacts []string, p contactsParams,
 ) ([]presence, error) {
 	if len(contacts) == 0 {
 		return nil, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
@@ -140,7 +141,7 @@ func (p listParams) show(records []store.Record, details map[string]store.Detail
 // listPage returns the parameters of the list that the query asks for, and the record before its page, or nil for the
 // first page.
 func (s *server) listPage(
-	ctx context.Context, users userStore, namespace string, q request.Query, limit int,
+	ctx context.Context, users audience.Users, namespace string, q request.Query, limit int,
 ) (listParams, *store.Record, error) {
 	if cursor, given := q.Get("cursor"); given {
 		return openListCursor(namespace, cursor, q)
@@ -155,7 +156,7 @@ func (s *server) listPage(
 
 // listParams returns the parameters of a new list, with the defaults of the moment for omitted ones.
 func (s *server) listParams(
-	ctx context.Context, users userStore, namespace string, q request.Query,
+	ctx context.Context, users audience.Users, namespace string, q request.Query,
 ) (p listParams, err error) {
 	defaults := view{thresholds: s.settings(namespace).Thresholds}
 	if _, given := q.Get("as_of"); !given {

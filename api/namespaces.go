@@ -69,7 +69,7 @@ func (s *server) listNamespaces(c echo.Context, q request.Query) error {
 	}
 	for _, info := range infos {
 		entry := namespaceEntry{Namespace: info.Name}
-		if !s.viewerOf(callerOf(c), info.Name).restricted {
+		if !s.viewerOf(callerOf(c), info.Name).Restricted {
 			entry.LastPing = timestamp(info.Newest)
 		}
 		response.Namespaces = append(response.Namespaces, entry)

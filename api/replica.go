@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/observe"
@@ -19,7 +20,7 @@ const ageHeader = "Lastseen-Age"
 
 // listReader is readerFor for lists and counts. Replicas answer only first pages: if a later one were behind the page
 // before it, users who did not move could be missing.
-func (s *server) listReader(c echo.Context, namespace string, q request.Query) userStore {
+func (s *server) listReader(c echo.Context, namespace string, q request.Query) audience.Users {
 	_, cursor := q.Get("cursor")
 	_, offset := q.Get("offset")
 	if cursor || offset {
@@ -30,7 +31,7 @@ func (s *server) listReader(c echo.Context, namespace string, q request.Query) u
 
 // readerFor returns the store from which a request looks users up in a namespace: that of [server.storeFor], or for API
 // keys one whose reads a replica may answer.
-func (s *server) readerFor(c echo.Context, namespace string) userStore {
+func (s *server) readerFor(c echo.Context, namespace string) audience.Users {
 	caller := callerOf(c)
 	if s.replicas == nil || caller == nil || caller.Kind != auth.ByKey {
 		return s.storeFor(c, namespace)

@@ -235,3 +235,11 @@ func TestCallerIsSentCallsFirst(t *testing.T) {
 	states.receiveCall("chat", calls.Change{ID: "c1", Users: []string{"alice", "bob"}, Call: &c})
 	require.Equal(t, "[woken alice woken bob]", fmt.Sprint([]string{<-order, <-order}), "without a read")
 }
+
+// usualSettings are those of most tests.
+func usualSettings() Settings {
+	return Settings{
+		Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+		PingInterval: 30 * time.Second,
+	}
+}

@@ -2,12 +2,13 @@ package api
 
 import (
 	"cmp"
-	"context"
 	"errors"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/store"
 )
 
 // Visibility says who sees the users of a namespace.
@@ -39,92 +40,23 @@ func (s *server) checkVisibility(namespace string, before Visibility) error {
 		Because(errVisibility)
 }
 
-// viewer is as whom a caller sees the users of a namespace.
-type viewer struct {
-	restricted bool   // not everyone is shown
-	user       string // if restricted: this user is shown, and who has them among their contacts; "" for nobody
-}
-
 // viewerOf returns as whom a caller sees a namespace. Callers without credentials see nobody where users are visible to
 // contacts, although the configuration does not let them read there.
-func (s *server) viewerOf(caller *auth.Caller, namespace string) viewer {
+func (s *server) viewerOf(caller *auth.Caller, namespace string) audience.Viewer {
 	if s.visibility(namespace) != VisibleToContacts || caller == nil || caller.Kind == auth.ByKey {
-		return viewer{}
+		return audience.Viewer{}
 	}
 	if caller.Kind == auth.ByToken {
-		return viewer{restricted: true, user: caller.Name}
+		return audience.Viewer{Restricted: true, User: caller.Name}
 	}
-	return viewer{restricted: true}
+	return audience.Viewer{Restricted: true}
 }
 
-// This file reads the contacts that decide who sees whom, for requests and for watchers.
-
-// contactsPage is the number of pairs, or of contacts, in one call of the store.
-const contactsPage = 1000
-
-// askContacts is the method AreContacts of [store.Contacts], and pageContacts its method ListContacts.
-type (
-	askContacts  func(ctx context.Context, namespace string, pairs []store.ContactPair) ([]bool, error)
-	pageContacts func(ctx context.Context, namespace, owner, after string, limit int) ([]string, error)
-)
-
-// areSeen reports for each pair whether the contact sees the owner. Users see themselves, without a question to the
-// store.
-func areSeen(ctx context.Context, ask askContacts, namespace string, pairs []store.ContactPair) ([]bool, error) {
-	seen := make([]bool, len(pairs))
-	asked, at := make([]store.ContactPair, 0, len(pairs)), make([]int, 0, len(pairs))
-	for i, pair := range pairs {
-		if seen[i] = pair.Owner == pair.Contact; !seen[i] {
-			asked, at = append(asked, pair), append(at, i)
-		}
-	}
-	for len(asked) > 0 {
-		n := min(len(asked), contactsPage)
-		are, err := ask(ctx, namespace, asked[:n])
-		if err != nil {
-			return nil, err
-		}
-		for k, is := range are {
-			seen[at[k]] = is
-		}
-		asked, at = asked[n:], at[n:]
-	}
-	return seen, nil
-}
-
-// seenBy reports for each user whether a viewer sees them. The viewer "" sees nobody.
-func seenBy(ctx context.Context, ask askContacts, namespace, viewer string, users []string) ([]bool, error) {
-	if viewer == "" {
-		return make([]bool, len(users)), nil
-	}
-	pairs := make([]store.ContactPair, len(users))
-	for i, user := range users {
-		pairs[i] = store.ContactPair{Owner: user, Contact: viewer}
-	}
-	return areSeen(ctx, ask, namespace, pairs)
-}
-
-// eachPage calls read for each page of a user's contacts. It charges each page but the first before it reads it. It
-// reads no more contacts than a user can have: if they change meanwhile, some of those that were added can be missing.
-func eachPage(
-	ctx context.Context, page pageContacts, namespace, owner string, charge func() error, read func([]string) error,
-) error {
-	after := ""
-	for total := 0; total < store.MaxContacts; {
-		if total > 0 {
-			if err := charge(); err != nil {
-				return err
-			}
-		}
-		contacts, err := page(ctx, namespace, owner, after, contactsPage)
-		if err == nil {
-			err = read(contacts)
-		}
-		if err != nil || len(contacts) < contactsPage {
-			return err
-		}
-		total += len(contacts)
-		after = contacts[len(contacts)-1]
-	}
-	return nil
+// storeFor returns the users of a namespace as the caller of a request sees them, by the newest configuration, for this
+// request and this namespace. Handlers get users from here, which a test checks, and so show a caller only users that
+// the caller sees. They call it once, so that the caller's contacts are read once.
+func (s *server) storeFor(c echo.Context, namespace string) audience.Users {
+	caller := callerOf(c)
+	v := s.newest.Load().viewerOf(caller, namespace)
+	return audience.UsersFor(s.Store, v, func() error { return s.checkRateLimit(c, caller, 1) })
 }

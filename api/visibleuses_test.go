@@ -12,11 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/store"
 )
 
 // notOfOthers are the methods of stores that show no caller what is known of other users, each with the reason. All
-// others read users, and callers get what they return through a userStore alone.
+// others read users, and callers get what they return through a audience.Users alone.
 func notOfOthers() map[string]string {
 	const (
 		writes  = "it writes, and handlers check for whom"
@@ -36,34 +37,34 @@ func notOfOthers() map[string]string {
 		"AreContacts": "it decides who is seen",
 		"Exist":       service,
 		"Namespaces":  "listNamespaces hides the newest time",
-		"Signal":      service, "Listen": service, "Lease": service, "Now": service, "Load": service, "Ready": service,
+		"Signal":      service, "Listen": service, "Lease": service, "Secret": service, "Now": service, "Load": service, "Ready": service,
 		"Close": service, "Closings": service,
 		"StartCall": calls, "StepCall": calls, "ReadCalls": calls,
 		"HearCalls": keeps, "ExpireCalls": keeps, "CallNamespaces": keeps,
 	}
 }
 
-// TestSeenStoreFiltersAllReads: a new method of stores has to be put in one of both lists.
-func TestSeenStoreFiltersAllReads(t *testing.T) {
+// TestUsersAreFiltered: a new method of stores has to be put in one of both lists.
+func TestUsersAreFiltered(t *testing.T) {
 	t.Parallel()
-	all, users := reflect.TypeFor[store.Store](), reflect.TypeFor[userStore]()
+	all, users := reflect.TypeFor[store.Store](), reflect.TypeFor[audience.Users]()
 	harmless := notOfOthers()
 	for i := range all.NumMethod() {
 		name := all.Method(i).Name
 		_, filtered := users.MethodByName(name)
 		_, listed := harmless[name]
-		require.NotEqual(t, filtered, listed, "store.Store.%s: does it show users? Then userStore has to have it, so "+
-			"that seenStore filters it. Otherwise add it to notOfOthers.", name)
+		require.NotEqual(t, filtered, listed, "store.Store.%s: does it show users? Then audience.Users has to have it, so "+
+			"that UsersFor filters it. Otherwise add it to notOfOthers.", name)
 		delete(harmless, name)
 	}
 	require.Empty(t, harmless, "stores have no such methods")
-	require.Implements(t, (*userStore)(nil), &seenStore{})
-	for i := range reflect.TypeFor[seenStore]().NumField() {
-		require.False(t, reflect.TypeFor[seenStore]().Field(i).Anonymous, "what it embeds would not be filtered")
+	seen := reflect.TypeOf(audience.UsersFor(nil, audience.Viewer{Restricted: true}, nil)).Elem()
+	for i := range seen.NumField() {
+		require.False(t, seen.Field(i).Anonymous, "what it embeds would not be filtered")
 	}
 }
 
-// unfiltered are the uses of the whole store by which code could show users: calls of the methods that a userStore
+// unfiltered are the uses of the whole store by which code could show users: calls of the methods that audience.Users
 // filters, and passing it on. Each has a reason.
 func unfiltered() map[string]string {
 	return map[string]string{
@@ -71,6 +72,9 @@ func unfiltered() map[string]string {
 		"storeFor passes on":           "callers who see everyone",
 		"readerFor passes on":          "API keys, which see everyone",
 		"countNow passes on":           "counts on connections, for callers who see everyone",
+		"checkCallee passes on":        "whether the caller sees the callee",
+		"openWatcher passes on":        "it follows what the caller sees",
+		"thoseWhoSee passes on":        "whether receivers of a frame see its sender",
 		"checkCallee calls Describe":   "it checks before whether the caller sees the callee",
 		"checkLater calls ReadDevices": "whether the namespace can have devices",
 	}
@@ -102,7 +106,7 @@ func TestHandlersReadThroughStoreFor(t *testing.T) {
 
 // usesOfStore returns what the functions of a file do with a field that has a store that could show users.
 func usesOfStore(file *ast.File) (uses []string) {
-	users := reflect.TypeFor[userStore]()
+	users := reflect.TypeFor[audience.Users]()
 	for _, decl := range file.Decls {
 		function, ok := decl.(*ast.FuncDecl)
 		if !ok {

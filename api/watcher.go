@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -26,15 +27,20 @@ func (s *server) openWatcher(
 	ctx context.Context, namespace, owner string, caller *auth.Caller, q feed.Query, charge func() error,
 ) (changesWatcher, error) {
 	v := s.viewerOf(caller, namespace)
-	if q.Everyone {
-		owner = v.user
+	if v.Restricted || owner != "" {
+		counted := &ledger{shared: s.Shared}
+		return opened(audience.Options{Store: s.Store, Feeds: s.Feeds, Shared: s.audience}.Watch(ctx, audience.Query{
+			Query: q, Namespace: namespace, Viewer: v, Owner: owner, Charge: charge,
+			Count: func(contacts int) error { return counted.set(contacts, caller) },
+		}))
 	}
-	if v.restricted || owner != "" {
-		return s.openVisible(ctx, namespace, caller, v, owner, q, charge)
-	}
-	w, err := s.Feeds.Watch(ctx, namespace, q)
+	return opened(s.Feeds.Watch(ctx, namespace, q))
+}
+
+// opened returns a watcher, or no watcher at all with an error.
+func opened[W changesWatcher](w W, err error) (changesWatcher, error) {
 	if err != nil {
-		return nil, err // not a nil *feed.Watcher
+		return nil, err
 	}
 	return w, nil
 }

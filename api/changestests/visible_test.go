@@ -87,9 +87,9 @@ func TestVisibleRequestsFail(t *testing.T) {
 	require.Equal(t, []string{"ann green"}, kit.Statuses(c.Asks(`{"watch":{"add":["ann"]}}`, "changes")))
 }
 
-// TestVisibleParts: a client that is cut off in the middle of a batch, and comes back when things are again as they
-// were before it, is told so: the cursor of a part leads to a reset.
-func TestVisibleParts(t *testing.T) {
+// TestParts: a client that is cut off in the middle of a batch, and comes back when things are again as they were
+// before it, is sent all: the cursor of a part leads to a reset. So it is for viewers and for services.
+func TestParts(t *testing.T) {
 	t.Parallel()
 	set, key, of := visibleToContacts(t)
 	w := apitest.NewSocketServer(t, set)
@@ -100,50 +100,59 @@ func TestVisibleParts(t *testing.T) {
 	list := `"` + strings.Join(users, `","`) + `"`
 	w.Send(http.MethodPut, "/chat/users/ann/contacts", `{"users":["vic"]}`, key).Is(t, http.StatusNoContent)
 	record := func(what string) { w.Post("/chat/users/ann/"+what, "", key) }
-	follow := func(cursor string) (one, two kit.Event) {
-		r := w.Follow(http.MethodPost, "/chat/changes", `{"users":[`+list+`]}`, of("vic"), "Last-Event-ID: "+cursor)
-		one, two = r.Changes(), r.Changes()
-		r.Closed()
-		return one, two
-	}
-	record("ping")
-	one, two := follow("")
-	require.Equal(t, []string{"ann green"}, kit.Statuses(one.Data)[:1])
-	require.Equal(t, one.ID, kit.CursorOf(one.Data))
-	before := two.ID
-
-	record("leave")
-	one, _ = follow(before)
-	require.Equal(t, "reset", one.Name)
-	require.Equal(t, []string{"ann grey"}, kit.Statuses(one.Data)[:1])
-	record("ping")
-	one, two = follow(one.ID)
-	require.Equal(t, "reset", one.Name)
-	require.Equal(t, []string{"ann green"}, kit.Statuses(one.Data)[:1])
-	require.Equal(t, before, two.ID, "as it was")
-
-	watch := func(cursor, name string) (parts []map[string]any) {
-		c, _ := w.Hello(`{}`, of("vic"))
-		parts = append(parts, c.Asks(`{"watch":{"add":[`+list+`],"cursor":"`+cursor+`"}}`, name))
-		for parts[len(parts)-1]["more"] == true {
-			parts = append(parts, c.Want("changes"))
+	for _, credential := range []string{key, of("vic")} {
+		record("ping")
+		follow := func(cursor, event string) (part string, statuses []string) {
+			r := w.Follow(http.MethodPost, "/chat/changes", `{"users":[`+list+`]}`, credential, "Last-Event-ID: "+cursor)
+			one := r.Changes()
+			require.Equal(t, event, one.Name)
+			r.Closed()
+			return one.ID, kit.Statuses(one.Data)
 		}
-		return parts
-	}
-	require.Empty(t, kit.Statuses(watch(before, "changes")[0]))
-	record("leave")
-	parts := watch(before, "reset")
-	require.Greater(t, len(parts), 1)
-	require.Equal(t, []string{"ann grey"}, kit.Statuses(parts[0])[:1])
-	record("ping")
-	parts = watch(kit.CursorOf(parts[0]), "reset")
-	require.Equal(t, []string{"ann green"}, kit.Statuses(parts[0])[:1])
-	require.Equal(t, before, kit.CursorOf(parts[len(parts)-1]))
+		part, statuses := follow("", "changes")
+		require.Equal(t, []string{"ann green"}, statuses[:1])
+		record("leave")
+		part, statuses = follow(part, "reset")
+		require.Equal(t, []string{"ann grey"}, statuses[:1])
+		record("ping")
+		_, statuses = follow(part, "reset")
+		require.Equal(t, []string{"ann green"}, statuses[:1])
 
-	c, _ := w.Hello(`{}`, key)
-	first := c.Asks(`{"watch":{"add":[`+list+`]}}`, "changes")
-	require.Equal(t, true, first["more"])
-	require.NotContains(t, first, "cursor", "those of a key are places in the feed")
+		watch := func(cursor, name string) (part string) {
+			c, _ := w.Hello(`{}`, credential)
+			first := c.Asks(`{"watch":{"add":[`+list+`],"cursor":"`+cursor+`"}}`, name)
+			require.Equal(t, true, first["more"])
+			require.Equal(t, []string{"ann green"}, kit.Statuses(first)[:1])
+			return kit.CursorOf(first)
+		}
+		watch(watch(part, "reset"), "reset")
+	}
+}
+
+// TestVisibleContinues: after a cursor, a viewer is sent what changed, with a cursor whose length is always the same.
+func TestVisibleContinues(t *testing.T) {
+	t.Parallel()
+	set, key, of := visibleToContacts(t)
+	w := apitest.NewSocketServer(t, set)
+	w.Send(http.MethodPut, "/chat/users/ann/contacts", `{"users":["vic"]}`, key).Is(t, http.StatusNoContent)
+	w.Post("/chat/users/ann/ping", "", key)
+	w.Post("/chat/users/sam/ping", "", key)
+	poll := func(cursor string) map[string]any { return w.Get("/chat/changes?user=ann&user=sam"+cursor, of("vic")) }
+	first := poll("")
+	require.Equal(t, []string{"ann green", "sam grey"}, kit.Statuses(first))
+	w.Post("/chat/users/sam/leave", "", key)
+	same := poll("&cursor=" + kit.CursorOf(first))
+	require.Empty(t, kit.Statuses(same))
+	require.Len(t, kit.CursorOf(same), len(kit.CursorOf(first)))
+	w.Post("/chat/users/ann/leave", "", key)
+	left := poll("&wait=50s&cursor=" + kit.CursorOf(same))
+	require.Equal(t, []string{"ann grey"}, kit.Statuses(left))
+	require.Equal(t, false, left["reset"])
+	other := w.Get("/chat/changes?user=ann&user=bob&cursor="+kit.CursorOf(same), of("vic"))
+	require.Equal(t, true, other["reset"], "of another list")
+	others := w.Get("/chat/changes?user=ann&user=sam&cursor="+kit.CursorOf(same), of("ann"))
+	require.Equal(t, true, others["reset"], "of another viewer")
+	require.Equal(t, true, w.Get("/chat/changes?user=ann&user=sam&cursor="+kit.CursorOf(same), key)["reset"])
 }
 
 // TestChangesOfContacts: what contacts add and remove reaches streams and long polls on all servers, in a namespace

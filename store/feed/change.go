@@ -53,13 +53,14 @@ func (w *Watcher) charge(cost, more int) error {
 	switch {
 	case cost > store.MaxWatched:
 		return ErrTooManyUsers
-	case w.raw:
+	case w.reserved:
 		return nil
 	}
 	return w.hub.Reserve(more)
 }
 
-// Reserve counts more users as watched, or fewer, which is no error. It is for the callers of raw watchers.
+// Reserve counts more users as watched, or fewer, which is no error. It is for the callers of watchers
+// that are Reserved.
 func (h *Hub) Reserve(more int) error {
 	if h.watches.Add(int64(more)) > int64(h.o.MaxWatches) && more > 0 {
 		h.watches.Add(-int64(more))

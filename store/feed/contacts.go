@@ -1,5 +1,7 @@
 package feed
 
+import "context"
+
 // DependOn has the watcher learn from now on when the contacts of some users change: Next and Take return then, perhaps
 // with a batch that says nothing else, until ContactsChanged was called. After a reset, all count as
 // changed.
@@ -40,6 +42,9 @@ func (w *Watcher) ContactsChanged() (owners map[string]struct{}) {
 	owners, w.changed = w.changed, nil
 	return owners
 }
+
+// Refresh waits until what the feed has now is in memory, for Poll to return.
+func (w *Watcher) Refresh(ctx context.Context) error { return w.f.newlyRead(ctx) }
 
 // contactsChanged tells the watchers that depend on the contacts of a user. The caller holds the follower's lock, as
 // for noticeAll and noticeContacts.

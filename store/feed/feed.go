@@ -91,9 +91,7 @@ type Query struct {
 	// the first batch has only places.
 	Statuses   []lastseen.Status
 	NoSnapshot bool
-	// Raw is for a caller that spaces batches, and counts the users with [Hub.Reserve], itself: Next and Take return
-	// each batch at once.
-	Raw bool
+	Reserved   bool // the caller counts users with [Hub.Reserve] itself
 }
 
 // Update is the newest presence of a user that is watched.

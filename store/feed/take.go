@@ -156,7 +156,7 @@ func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err er
 	}
 	if ok {
 		w.notBefore = 0
-		if !b.More && !b.Snapshot && !b.Reset && !w.raw {
+		if !b.More && !b.Snapshot && !b.Reset {
 			w.notBefore = w.hub.monotonic() + batchEvery
 		}
 	}

@@ -163,21 +163,15 @@ func TestEndOfHub(t *testing.T) {
 	})
 }
 
-// TestRaw: a raw watcher gets each batch at once. Others do not.
-func TestRaw(t *testing.T) {
-	for _, raw := range []bool{false, true} {
+// TestReserved: the users of a watcher that are reserved by its caller are not counted again.
+func TestReserved(t *testing.T) {
+	for _, reserved := range []bool{false, true} {
 		inWorld(t, 1, func(w *world) {
-			watcher := w.watch(Query{Users: []string{"ann", "bob"}, Raw: raw})
+			watcher := w.watch(Query{Users: []string{"ann", "bob"}, Reserved: reserved})
 			w.poll(watcher, 10)
 			_, err := watcher.Change(w.t.Context(), Change{Add: []string{"cat"}})
 			require.NoError(w.t, err)
-			w.set("ann", lastseen.Green)
-			require.Equal(w.t, []string{"ann green"}, names(*w.next(watcher, time.Second)))
-			w.set("bob", lastseen.Green)
-			began := time.Now()
-			require.Equal(w.t, []string{"bob green"}, names(*w.next(watcher, time.Second)))
-			require.Equal(w.t, raw, time.Since(began) < batchEvery)
-			require.Equal(w.t, raw, w.Stats().Watches == 0)
+			require.Equal(w.t, reserved, w.Stats().Watches == 0)
 		})
 	}
 }

@@ -18,7 +18,7 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 		return nil, store.ErrNoFeed
 	}
 	w := &Watcher{
-		hub: h, everyone: q.Everyone, wake: make(chan struct{}, 1), cost: 1, raw: q.Raw, owners: set{},
+		hub: h, everyone: q.Everyone, wake: make(chan struct{}, 1), cost: 1, reserved: q.Reserved, owners: set{},
 	}
 	var going bool
 	w.places, w.scan.place, going = splitScan(q.After)
@@ -128,7 +128,7 @@ type Watcher struct {
 	cost     int // against MaxWatches
 	wake     chan struct{}
 	closed   bool
-	raw      bool
+	reserved bool
 
 	scan      scan          // of everyone, for a snapshot
 	told      bool          // there was a batch, or that there is none: a reset waits for its turn

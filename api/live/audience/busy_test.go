@@ -1,4 +1,4 @@
-package api
+package audience
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // TestVisibleWakeUpsAreNotLost: watchers that wait while contacts change again and again end with the last change, long
 // before all contacts are read again.
 func TestVisibleWakeUpsAreNotLost(t *testing.T) {
-	seen(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *fixture) {
 		users := []string{"ann", "bea", "cat"}
 		w.ping(users...)
 		w.know("vic", users...)
@@ -75,7 +75,7 @@ func (s *hookStore) AreContacts(ctx context.Context, namespace string, pairs []s
 }
 
 // hooked returns a world whose store calls hooks, where vic sees ann and bea.
-func hooked(w *seenWorld) *hookStore {
+func hooked(w *fixture) *hookStore {
 	h := &hookStore{Store: w.store.Store}
 	w.store.Store = h
 	for _, user := range []string{"ann", "bea"} {
@@ -91,7 +91,7 @@ func TestVisibleChangeRace(t *testing.T) {
 	t.Parallel()
 	for _, user := range []string{"ann", "bea"} { // who is added, and who is watched
 		t.Run(user, func(t *testing.T) {
-			seen(t, func(t *testing.T, w *seenWorld) {
+			seen(t, func(t *testing.T, w *fixture) {
 				h := hooked(w)
 				watcher := w.follow("bea", "cat")
 				time.Sleep(time.Second)
@@ -112,7 +112,7 @@ func TestVisibleChangeRace(t *testing.T) {
 // TestVisiblePollRace: what a user does after they removed the viewer is not told by a poll that has read the contacts
 // of others before.
 func TestVisiblePollRace(t *testing.T) {
-	seen(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *fixture) {
 		h := hooked(w)
 		watcher := w.follow("ann", "bea")
 		w.know("bea", "vic", "x")
@@ -130,7 +130,7 @@ func TestVisibleChangeFails(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"they change", "they cannot be read"} {
 		t.Run(what, func(t *testing.T) {
-			seen(t, func(t *testing.T, w *seenWorld) {
+			seen(t, func(t *testing.T, w *fixture) {
 				h := hooked(w)
 				watcher := w.follow("bea", "cat")
 				var again func()
@@ -158,9 +158,9 @@ func TestVisibleChangeFails(t *testing.T) {
 
 // TestVisibleSlots: a poll does not wait for long for others who read contacts.
 func TestVisibleSlots(t *testing.T) {
-	seen(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *fixture) {
 		watcher := w.watch(0, feed.Query{Users: []string{"ann"}})
-		reads := w.servers[0].contactReads
+		reads := w.servers[0].reads
 		for range cap(reads) {
 			reads <- struct{}{}
 		}
@@ -181,7 +181,7 @@ func TestVisibleSlots(t *testing.T) {
 // TestVisibleReadings: a watcher reads contacts four times a second at most, whoever changes them as often. The first
 // change is read at once, and what is removed is not told later than that.
 func TestVisibleReadings(t *testing.T) {
-	seen(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *fixture) {
 		w.know("ann", "vic")
 		w.ping("ann")
 		watcher := w.follow("ann")

@@ -1,24 +1,22 @@
-package api
+package audience
 
 import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
 // watchContacts begins to follow the contacts of a user, until the test ends.
-func (w *seenWorld) watchContacts(owner string, caller *auth.Caller, after ...store.Place) changesWatcher {
+func (w *fixture) watchContacts(owner string, v Viewer, after ...store.Place) *Watcher {
 	w.t.Helper()
-	watcher, err := w.servers[0].openWatcher(w.t.Context(), "chat", owner, caller, feed.Query{After: after}, free)
+	watcher, err := w.open(0, owner, v, feed.Query{After: after}, free)
 	require.NoError(w.t, err)
 	w.t.Cleanup(watcher.Close)
 	return watcher
@@ -27,12 +25,11 @@ func (w *seenWorld) watchContacts(owner string, caller *auth.Caller, after ...st
 // TestWatchContacts: a service follows the contacts of a user, and who is added and removed, whoever sees whom.
 func TestWatchContacts(t *testing.T) {
 	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
-		key := &auth.Caller{Kind: auth.ByKey, Name: "key"}
+	inFixture(t, func(t *testing.T, w *fixture) {
 		w.know("ann", "bob", "cat")
 		w.know("bob", "dan")
 		w.ping("bob", "dan", "ann")
-		watcher := w.watchContacts("ann", key)
+		watcher := w.watchContacts("ann", service())
 		require.Equal(t, "snapshot: bob green, cat never", told(w.poll(watcher)))
 		require.Equal(t, 2, watcher.Len())
 		w.leave("dan", "ann")
@@ -60,23 +57,24 @@ func TestWatchContacts(t *testing.T) {
 // TestWatchContactsContinues: a cursor leads to what differs, in contacts, too.
 func TestWatchContactsContinues(t *testing.T) {
 	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	inFixture(t, func(t *testing.T, w *fixture) {
 		w.know("ann", "bob", "cat")
 		w.ping("bob")
-		watcher := w.watchContacts("ann", nil)
+		watcher := w.watchContacts("ann", service())
 		place := w.poll(watcher).Places[0]
-		require.Empty(t, told(w.poll(w.watchContacts("ann", nil, place))))
+		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), place))))
 		w.know("ann", "bob", "cat", "eve")
 		require.Equal(t, []string{"eve never"}, w.settle(watcher))
 		tick, ok := w.ticks(watcher)
 		require.True(t, ok)
-		require.Empty(t, told(w.poll(w.watchContacts("ann", nil, tick.Places[0]))))
-		require.Equal(t, "reset: bob green, cat never, eve never", told(w.poll(w.watchContacts("ann", nil, place))))
+		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), tick.Places[0]))))
+		require.Equal(t, "reset: bob green, cat never, eve never", told(w.poll(w.watchContacts("ann", service(), place))))
 		w.know("ann", "bob", "cat")
 		require.Empty(t, w.settle(watcher), "eve looks as if they were removed")
 		tick, ok = w.ticks(watcher)
 		require.True(t, ok)
-		require.Equal(t, place, tick.Places[0])
+		require.Equal(t, widths([]store.Place{place}), widths(tick.Places))
+		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), place))), "nothing changed in the end")
 
 		w.know("ann", "bob", "cat", "eve", "fay")
 		time.Sleep(time.Second)
@@ -84,22 +82,21 @@ func TestWatchContactsContinues(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "eve never, fay never", told(b), "all at once")
 		require.False(t, b.More)
-		require.Empty(t, told(w.poll(w.watchContacts("ann", nil, b.Places[0]))))
+		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), b.Places[0]))))
 
 		w.leave("bob")
 		require.Equal(t, "bob grey left", w.next(watcher, time.Second))
-		w.know("ann", "bob", "cat", "fay") // before the next batch can come
-		synctest.Wait()
+		w.know("ann", "bob", "cat", "fay")
 		tick, ok = w.ticks(watcher)
 		require.True(t, ok)
-		require.Empty(t, told(w.poll(w.watchContacts("ann", nil, tick.Places[0]))), "eve is not in the place")
+		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), tick.Places[0]))), "eve is not in the place")
 	})
 }
 
 // TestWatchContactsVisible: where users are visible to contacts, users see only contacts who have them.
 func TestWatchContactsVisible(t *testing.T) {
 	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	inFixture(t, func(t *testing.T, w *fixture) {
 		w.know("vic", "ann", "sam")
 		w.know("ann", "vic")
 		w.ping("ann", "sam", "bea")
@@ -117,7 +114,7 @@ func TestWatchContactsVisible(t *testing.T) {
 
 // TestVisibleFailures: while contacts cannot be read, nothing is told and a poll fails.
 func TestVisibleFailures(t *testing.T) {
-	seen(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *fixture) {
 		w.know("ann", "vic")
 		w.ping("ann")
 		watcher := w.watch(0, feed.Query{Users: []string{"ann"}})
@@ -128,7 +125,7 @@ func TestVisibleFailures(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrUnavailable, "there was no batch yet")
 		_, err = watcher.Change(t.Context(), feed.Change{Add: []string{"bea"}})
 		require.ErrorIs(t, err, store.ErrUnavailable)
-		_, err = w.servers[0].openWatcher(t.Context(), "chat", "", vic(), feed.Query{Everyone: true}, free)
+		_, err = w.open(0, "", vic(), feed.Query{Everyone: true}, free)
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		w.store.Fails.Store(false)
 		require.Equal(t, "snapshot: ann green", told(w.poll(watcher)))
@@ -158,15 +155,15 @@ func TestVisibleFailures(t *testing.T) {
 // TestVisibleLostFeed: when the feed was lost, all contacts are read again, and only those that a watcher depends on
 // when they change.
 func TestVisibleLostFeed(t *testing.T) {
-	seen(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *fixture) {
 		w.know("vic", "bob")
 		watcher, everyone := w.follow("ann"), w.follow()
 		require.NoError(t, w.store.DeleteNamespace(t.Context(), "chat"))
 		w.ping("ann")
 		w.set("vic", "ann") // before a feed begins again
 		w.set("ann", "vic")
-		require.Equal(t, "ann green", w.next(watcher, time.Minute))
-		require.Equal(t, "ann green", w.next(everyone, time.Minute))
+		require.Equal(t, "reset: ann green", w.next(watcher, time.Minute))
+		require.Equal(t, "reset: ann green", w.next(everyone, time.Minute))
 		require.Empty(t, w.settle(watcher))
 		asked := w.store.Pairs.Load()
 		w.know("bea", "vic")
@@ -177,7 +174,7 @@ func TestVisibleLostFeed(t *testing.T) {
 
 // TestVisibleBatches: a client that waits gets at most four batches a second, whatever strangers do.
 func TestVisibleBatches(t *testing.T) {
-	seen(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *fixture) {
 		users := []string{}
 		for k := range 30 {
 			users = append(users, fmt.Sprint("u", k))
@@ -199,13 +196,13 @@ func TestVisibleBatches(t *testing.T) {
 		w.set("u1")
 		_, err := watcher.Next(ctx, 10)
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, time.Since(last), visibleBatchEvery)
+		require.GreaterOrEqual(t, time.Since(last), time.Second/4)
 	})
 }
 
 // TestVisibleBounds: contacts are read in pages, and those watched by everyone count to the caller and are charged.
 func TestVisibleBounds(t *testing.T) {
-	seen(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *fixture) {
 		users := make([]string, 2500)
 		for k := range users {
 			users[k] = fmt.Sprint("u", k)
@@ -213,32 +210,25 @@ func TestVisibleBounds(t *testing.T) {
 		w.set("vic", users...)
 		named := w.follow(users...)
 		require.EqualValues(t, contactsPage, w.store.Most.Load())
-		s, caller, charged := w.servers[0], vic(), 0
-		require.Equal(t, 2500, s.Feeds.Stats().Watches, "also those whom vic does not see")
+		hub, charged := w.servers[0].Feeds, 0
+		require.Equal(t, 2500, hub.Stats().Watches, "also those whom vic does not see")
 		charge := func() error { charged++; return nil }
-		everyone, err := s.openWatcher(t.Context(), "chat", "", caller, feed.Query{Everyone: true}, charge)
+		everyone, err := w.open(0, "", vic(), feed.Query{Everyone: true}, charge)
 		require.NoError(t, err)
 		require.Equal(t, 2, charged)
 		w.poll(everyone)
-		err = s.watched.add(caller, store.MaxWatched-2499)
-		require.NoError(t, err)
-		err = s.watched.add(caller, 1)
-		require.Error(t, err)
-		_, err = s.openWatcher(t.Context(), "chat", "", caller, feed.Query{Everyone: true}, free)
-		require.Error(t, err)
+		require.Equal(t, 2499, w.counted, "one is counted for the watcher itself")
+		w.counted += store.MaxWatched - 2499
+		_, err = w.open(0, "", vic(), feed.Query{Everyone: true}, free)
+		require.ErrorIs(t, err, errSome)
 		w.know("vic", users[:1000]...)
 		require.Empty(t, w.settle(everyone))
-		require.Equal(t, 3500, s.Feeds.Stats().Watches)
-		err = s.watched.add(caller, 1500)
-		require.NoError(t, err)
+		require.Equal(t, 3500, hub.Stats().Watches)
+		require.Equal(t, store.MaxWatched-1500, w.counted)
 		everyone.Close()
-		err = s.watched.add(caller, 999)
-		require.NoError(t, err)
-		err = s.watched.add(caller, 1)
-		require.Error(t, err)
-		_, err = s.openWatcher(t.Context(), "chat", "", caller, feed.Query{Everyone: true},
-			func() error { return errSome })
-		require.Error(t, err)
+		require.Equal(t, store.MaxWatched-2499, w.counted)
+		_, err = w.open(0, "", vic(), feed.Query{Everyone: true}, func() error { return errSome })
+		require.ErrorIs(t, err, errSome)
 		many := make([]string, store.MaxWatched-2500+1)
 		for k := range many {
 			many[k] = fmt.Sprint("m", k)
@@ -247,18 +237,17 @@ func TestVisibleBounds(t *testing.T) {
 		require.ErrorIs(t, err, feed.ErrTooManyUsers)
 		_, err = named.Change(t.Context(), feed.Change{Add: many[1:], Remove: users[:10]})
 		require.NoError(t, err)
-		require.Equal(t, store.MaxWatched-10, s.Feeds.Stats().Watches)
+		require.Equal(t, store.MaxWatched-10, hub.Stats().Watches)
 	})
 }
 
 // TestVisibleToNobody: a caller without credentials sees nobody, and what ends leaves nothing behind.
 func TestVisibleToNobody(t *testing.T) {
-	seen(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *fixture) {
 		w.know("ann", "vic")
 		w.ping("ann")
-		s := w.servers[0]
 		for _, q := range []feed.Query{{Users: []string{"ann"}}, {Everyone: true}} {
-			watcher, err := s.openWatcher(t.Context(), "chat", "", &auth.Caller{Kind: auth.Anonymous}, q, free)
+			watcher, err := w.open(0, "", Viewer{Restricted: true}, q, free)
 			require.NoError(t, err)
 			for _, u := range w.poll(watcher).Users {
 				require.Equal(t, store.Published{Status: lastseen.Grey}, u.Published)
@@ -266,11 +255,7 @@ func TestVisibleToNobody(t *testing.T) {
 			require.Empty(t, w.settle(watcher))
 			watcher.Close()
 		}
-		key := &auth.Caller{Kind: auth.ByKey, Name: "key"}
-		plain, err := s.openWatcher(t.Context(), "chat", "", key, feed.Query{Users: []string{"ann"}}, free)
-		require.NoError(t, err)
-		require.Equal(t, "snapshot: ann green", told(w.poll(plain)), "a key sees everyone")
-		plain.Close()
-		require.Zero(t, s.Feeds.Stats().Watches)
+		require.Zero(t, w.servers[0].Feeds.Stats().Watches)
+		require.Zero(t, w.counted)
 	})
 }

@@ -1,4 +1,4 @@
-package api
+package audience
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 
 // The users of the model. Strangers never have vic among their contacts, but vic may have them.
 var (
-	seenUsers = []string{"ann", "bea", "cat", "vic"}
+	friends   = []string{"ann", "bea", "cat", "vic"}
 	strangers = []string{"sam", "tom"}
 )
 
@@ -48,7 +48,7 @@ func seenSteps(t *rapid.T) []seenStep {
 
 // seenClient is a client of vic, which applies what it is told.
 type seenClient struct {
-	watcher  changesWatcher
+	watcher  *Watcher
 	users    []string // none for everyone
 	everyone bool
 	server   int
@@ -60,9 +60,10 @@ type seenClient struct {
 
 // seenModel plays steps. It returns what is wrong, for rapid to find the smallest example.
 type seenModel struct {
-	*seenWorld
-	clients []*seenClient
-	wrong   string
+	*fixture
+	clients   []*seenClient
+	forgotten map[string]bool // users, at some time
+	wrong     string
 }
 
 func (m *seenModel) fail(format string, args ...any) {
@@ -71,8 +72,8 @@ func (m *seenModel) fail(format string, args ...any) {
 	}
 }
 
-// open has a client connect, after its places if it has any.
-func (m *seenModel) open(c *seenClient) {
+// connect has a client connect, after its places if it has any.
+func (m *seenModel) connect(c *seenClient) {
 	if c.watcher != nil {
 		c.watcher.Close()
 	}
@@ -81,7 +82,7 @@ func (m *seenModel) open(c *seenClient) {
 	q := feed.Query{Users: c.users, Everyone: c.everyone, After: c.places}
 	var err error
 	c.begun = false
-	c.watcher, err = m.servers[c.server].openWatcher(m.t.Context(), "chat", "", vic(), q, free)
+	c.watcher, err = m.open(c.server, "", vic(), q, free)
 	require.NoError(m.t, err)
 }
 
@@ -92,12 +93,12 @@ func (m *seenModel) take(c *seenClient, b feed.Batch) {
 	}
 	c.places, c.begun = b.Places, true
 	slices.SortFunc(b.Users, func(a, b feed.Update) int { return strings.Compare(a.User, b.User) }) // in no order
-	if c.log = append(c.log, fmt.Sprint(told(b), b.More, b.Places)); b.Snapshot || b.Reset {
+	if c.log = append(c.log, fmt.Sprint(told(b), b.More, widths(b.Places))); b.Snapshot || b.Reset {
 		clear(c.knows)
 	}
 	for _, u := range b.Users {
 		shown := shownAs(u.Published)
-		if was := c.knows[u.User]; was == shown {
+		if was := c.knows[u.User]; was == shown && !m.forgotten[u.User] { // who is told anew
 			m.fail("%s is told twice as %s", u.User, shown)
 		}
 		if shown != "never" && !m.sees("vic", u.User) {
@@ -105,6 +106,14 @@ func (m *seenModel) take(c *seenClient, b feed.Batch) {
 		}
 		c.knows[u.User] = shown
 	}
+}
+
+// widths returns what a client can learn from sealed places: how long they are.
+func widths(places []store.Place) (text string) {
+	for _, place := range places {
+		text += fmt.Sprint(" ", len(place))
+	}
+	return text
 }
 
 // shown returns what vic can see of users now.
@@ -116,7 +125,7 @@ func (m *seenModel) shown(users []string) map[string]string {
 	for k, user := range users {
 		shown[user] = "never"
 		if m.sees("vic", user) {
-			shown[user] = shownAs(store.Publish(m.feedSettings("").Thresholds, states[k], details[user], now))
+			shown[user] = shownAs(store.Publish(thresholds(), states[k], details[user], now))
 		}
 	}
 	return shown
@@ -138,7 +147,7 @@ func (m *seenModel) wait(c *seenClient, limit int, d time.Duration) bool {
 func (m *seenModel) play(s seenStep, busy bool) {
 	end := time.Now().Add(4 * time.Second)
 	c := m.clients[s.client%len(m.clients)]
-	user, other := seenUsers[s.user%len(seenUsers)], seenUsers[s.other%len(seenUsers)]
+	user, other := friends[s.user%len(friends)], friends[s.other%len(friends)]
 	time.Sleep(clientsAct)
 	if slices.Contains([]string{"ping", "leave", "forget"}, s.what) {
 		time.Sleep(usersAct - clientsAct)
@@ -159,6 +168,7 @@ func (m *seenModel) play(s seenStep, busy bool) {
 	case "own":
 		m.know("vic", slices.Concat([]string{"ann", "bea", "cat"}[:s.n-1], strangers[:s.other%3])...)
 	case "forget":
+		m.forgotten[user] = true
 		m.forget(user)
 	case "poll":
 		if !m.store.Fails.Load() { // then it fails if contacts are due
@@ -170,7 +180,7 @@ func (m *seenModel) play(s seenStep, busy bool) {
 		m.wait(c, s.n, time.Second)
 	case "resume":
 		c.server = s.n % 2
-		m.open(c)
+		m.connect(c)
 	case "change":
 		if !c.everyone && !m.store.Fails.Load() { // whether it fails depends on whether contacts are due
 			m.change(c, user, other)
@@ -245,7 +255,7 @@ func (m *seenModel) finish() {
 		if !ok {
 			m.fail("no tick for client %d", k)
 		}
-		c.log = append(c.log, fmt.Sprint(b.Places))
+		c.log = append(c.log, widths(b.Places))
 	}
 }
 
@@ -268,11 +278,11 @@ func (m *seenModel) compare(c *seenClient) (know, want map[string]string) {
 func playSeen(t *testing.T, rt *rapid.T, steps []seenStep, busy bool) (logs [][]string) {
 	t.Helper()
 	wrong := ""
-	inSeenWorld(t, func(_ *testing.T, w *seenWorld) {
-		m := &seenModel{seenWorld: w}
-		for k, users := range [][]string{{"ann", "sam", "vic"}, slices.Concat(seenUsers, strangers), nil, nil} {
+	inFixture(t, func(_ *testing.T, w *fixture) {
+		m := &seenModel{fixture: w, forgotten: map[string]bool{}}
+		for k, users := range [][]string{{"ann", "sam", "vic"}, slices.Concat(friends, strangers), nil, nil} {
 			c := &seenClient{users: users, everyone: users == nil, server: k % 2, knows: map[string]string{}}
-			m.open(c)
+			m.connect(c)
 			m.clients = append(m.clients, c)
 		}
 		for _, s := range steps {
@@ -293,7 +303,7 @@ func playSeen(t *testing.T, rt *rapid.T, steps []seenStep, busy bool) (logs [][]
 
 // TestVisibleModel plays at random with contacts, presences, failures and clients, on two servers. A client that
 // applies what it is told ends with what the viewer can look up, and is never told of a user who is not visible at that
-// moment. In a world where strangers do something besides, clients are told exactly the same, with the same cursors.
+// moment. In a world where strangers do something besides, clients are told exactly the same, with cursors of the same width.
 func TestVisibleModel(t *testing.T) {
 	t.Parallel()
 	for range 5 { // a walk takes milliseconds

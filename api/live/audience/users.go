@@ -1,18 +1,15 @@
-package api
+package audience
 
 import (
 	"context"
 	"slices"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
-// userStore is how requests read users: the methods of a store that show what is known of users to others. Handlers
-// get one from [server.storeFor], which a test checks, and so show a caller only users that the caller sees.
-type userStore interface {
+// Users is how requests read users: the methods of a store that show what is known of users to others.
+type Users interface {
 	store.Reader
 	store.Lister
 
@@ -21,30 +18,25 @@ type userStore interface {
 	ReadDevices(ctx context.Context, namespace, user string) (store.UserDevices, error)
 }
 
-// storeFor returns the users of a namespace as the caller of a request sees them, by the newest configuration. It is
-// for this request and this namespace. Handlers call it once, so that the caller's contacts are read once.
-func (s *server) storeFor(c echo.Context, namespace string) userStore {
-	caller := callerOf(c)
-	v := s.newest.Load().viewerOf(caller, namespace)
-	if !v.restricted {
-		return s.Store
+// UsersFor returns the users of a store as a viewer sees them, for one request and one namespace. It charges each page
+// of contacts after the first that it reads.
+func UsersFor(s store.Store, v Viewer, charge func() error) Users {
+	if !v.Restricted {
+		return s
 	}
-	return &seenStore{
-		store: s.Store, viewer: v.user,
-		charge: func() error { return s.checkRateLimit(c, caller, 1) },
-	}
+	return &seenUsers{store: s, viewer: v, charge: charge}
 }
 
-// seenStore is a store as one user sees it, the viewer: with the viewer, and the users who have the viewer among their
+// seenUsers are the users of a store as one of them sees it, the viewer: with the viewer, and the users who have the viewer among their
 // contacts. All others look as if they had never been seen, also by the calls that are made to the store: they depend
 // only on what was asked, and nothing is read about users who are not seen. Lists and counts have only the viewer's own
 // contacts, as far as the viewer sees them.
 //
 // If contacts cannot be read, its methods fail: nothing is shown then. One goroutine uses it, that of a request.
-type seenStore struct {
+type seenUsers struct {
 	store  store.Store
-	viewer string        // "" for a viewer who sees nobody
-	charge func() error  // charges one request to the caller's rate limit
+	viewer Viewer
+	charge func() error  // charges one request to the caller
 	known  *seenContacts // nil until they are read
 }
 
@@ -55,7 +47,7 @@ type seenContacts struct {
 }
 
 // Lookup implements [store.Reader].
-func (s *seenStore) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
+func (s *seenUsers) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
 	states, _, err := s.Describe(ctx, namespace, users)
 	return states, err
 }
@@ -63,21 +55,21 @@ func (s *seenStore) Lookup(ctx context.Context, namespace string, users []string
 // Describe is the method of [store.Store] for users that the viewer sees; others have no state and no details. In place
 // of each of the others it looks up the viewer, so that the number of those who are seen does not change how long it
 // takes.
-func (s *seenStore) Describe(
+func (s *seenUsers) Describe(
 	ctx context.Context, namespace string, users []string,
 ) ([]lastseen.State, map[string]store.Details, error) {
 	shown := make([]lastseen.State, len(users))
-	if s.viewer == "" {
+	if s.viewer.User == "" {
 		return shown, nil, nil
 	}
-	seen, err := seenBy(ctx, s.store.AreContacts, namespace, s.viewer, users)
+	seen, err := s.viewer.Sees(ctx, s.store, namespace, users)
 	if err != nil {
 		return nil, nil, err
 	}
 	asked := slices.Clone(users)
 	for i := range asked {
 		if !seen[i] {
-			asked[i] = s.viewer
+			asked[i] = s.viewer.User
 		}
 	}
 	states, details, err := s.store.Describe(ctx, namespace, asked)
@@ -102,26 +94,26 @@ func (s *seenStore) Describe(
 
 // ReadDevices is the method of [store.Store] for a user that the viewer sees; others have no devices. In place of
 // theirs it reads those of the viewer.
-func (s *seenStore) ReadDevices(ctx context.Context, namespace, user string) (store.UserDevices, error) {
-	if s.viewer == "" {
+func (s *seenUsers) ReadDevices(ctx context.Context, namespace, user string) (store.UserDevices, error) {
+	if s.viewer.User == "" {
 		return store.UserDevices{}, nil
 	}
-	seen, err := seenBy(ctx, s.store.AreContacts, namespace, s.viewer, []string{user})
+	seen, err := s.viewer.Sees(ctx, s.store, namespace, []string{user})
 	if err != nil {
 		return store.UserDevices{}, err
 	}
 	if seen[0] {
 		return s.store.ReadDevices(ctx, namespace, user)
 	}
-	_, err = s.store.ReadDevices(ctx, namespace, s.viewer)
+	_, err = s.store.ReadDevices(ctx, namespace, s.viewer.User)
 	return store.UserDevices{}, err
 }
 
-// This file has the methods of [seenStore] that name no users, such as lists and counts. They read the viewer's
+// This file has the methods of [seenUsers] that name no users, such as lists and counts. They read the viewer's
 // contacts, at most [store.MaxContacts], and compute the result in memory.
 
 // List implements [store.Lister].
-func (s *seenStore) List(ctx context.Context, namespace string, q store.ListQuery) ([]store.Record, error) {
+func (s *seenUsers) List(ctx context.Context, namespace string, q store.ListQuery) ([]store.Record, error) {
 	known, err := s.contacts(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -142,7 +134,7 @@ func inAny(ranges []lastseen.Range, state lastseen.State) bool {
 }
 
 // Count implements [store.Reader].
-func (s *seenStore) Count(ctx context.Context, namespace string, ranges []lastseen.Range) ([]int64, error) {
+func (s *seenUsers) Count(ctx context.Context, namespace string, ranges []lastseen.Range) ([]int64, error) {
 	known, err := s.contacts(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -159,7 +151,7 @@ func (s *seenStore) Count(ctx context.Context, namespace string, ranges []lastse
 }
 
 // Newest implements [store.Reader].
-func (s *seenStore) Newest(ctx context.Context, namespace string) (newest lastseen.Instant, err error) {
+func (s *seenUsers) Newest(ctx context.Context, namespace string) (newest lastseen.Instant, err error) {
 	known, err := s.contacts(ctx, namespace)
 	if err != nil {
 		return 0, err
@@ -172,7 +164,7 @@ func (s *seenStore) Newest(ctx context.Context, namespace string) (newest lastse
 
 // ReadDetails returns the details of users that List returned, of the moment at which their states were read. Others
 // have none.
-func (s *seenStore) ReadDetails(
+func (s *seenUsers) ReadDetails(
 	ctx context.Context, namespace string, records []store.Record,
 ) (map[string]store.Details, error) {
 	known, err := s.contacts(ctx, namespace)
@@ -189,14 +181,14 @@ func (s *seenStore) ReadDetails(
 }
 
 // contacts returns the viewer's contacts that the viewer sees. It reads them once: see [eachPage].
-func (s *seenStore) contacts(ctx context.Context, namespace string) (*seenContacts, error) {
+func (s *seenUsers) contacts(ctx context.Context, namespace string) (*seenContacts, error) {
 	if s.known != nil {
 		return s.known, nil
 	}
 	known := &seenContacts{details: map[string]store.Details{}}
-	if s.viewer != "" {
+	if s.viewer.User != "" {
 		add := func(page []string) error { return s.addSeen(ctx, namespace, known, page) }
-		if err := eachPage(ctx, s.store.ListContacts, namespace, s.viewer, s.charge, add); err != nil {
+		if err := eachPage(ctx, s.store, namespace, s.viewer.User, s.charge, add); err != nil {
 			return nil, err
 		}
 	}
@@ -205,7 +197,7 @@ func (s *seenStore) contacts(ctx context.Context, namespace string) (*seenContac
 }
 
 // addSeen adds those of some contacts that the viewer sees and that were seen before.
-func (s *seenStore) addSeen(ctx context.Context, namespace string, known *seenContacts, contacts []string) error {
+func (s *seenUsers) addSeen(ctx context.Context, namespace string, known *seenContacts, contacts []string) error {
 	if len(contacts) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package api
+package audience
 
 import (
 	"context"
@@ -14,34 +14,26 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
-	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/jobs"
 )
 
-// seenWorld is a namespace in which users are visible to contacts, with two servers on one store, in a bubble whose
+// fixture is a namespace in which users are visible to contacts, with two servers on one store, in a bubble whose
 // clock advances only when every goroutine waits.
-type seenWorld struct {
+type fixture struct {
 	t       *testing.T
 	store   *kit.ContactStore
-	servers []*server
+	servers []Options
+	counted int // contacts that are followed, of 5,000
 	logger  *slog.Logger
 }
 
-// usualSettings are those of most tests.
-func usualSettings() Settings {
-	return Settings{
-		Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
-		PingInterval: 30 * time.Second,
-	}
-}
-
-// inSeenWorld runs a test in a bubble.
-func inSeenWorld(t *testing.T, test func(*testing.T, *seenWorld)) {
+// inFixture runs a test in a bubble.
+func inFixture(t *testing.T, test func(*testing.T, *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &seenWorld{t: t, store: &kit.ContactStore{Store: kit.FileStore(t)}, logger: slog.New(slog.DiscardHandler)}
+		w := &fixture{t: t, store: &kit.ContactStore{Store: kit.FileStore(t)}, logger: slog.New(slog.DiscardHandler)}
 		for range 2 {
 			w.serve()
 		}
@@ -52,27 +44,28 @@ func inSeenWorld(t *testing.T, test func(*testing.T, *seenWorld)) {
 	})
 }
 
-func (w *seenWorld) feedSettings(string) feed.Settings {
-	return feed.Settings{Thresholds: usualSettings().Thresholds, Mode: feed.On}
+// thresholds are those of the namespace.
+func thresholds() lastseen.Thresholds {
+	return lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
 }
 
-func (w *seenWorld) serve() {
+func (w *fixture) feedSettings(string) feed.Settings {
+	return feed.Settings{Thresholds: thresholds(), Mode: feed.On}
+}
+
+func (w *fixture) serve() {
 	steady := func() float64 { return 0.5 }
 	hub := feed.New(feed.Options{Store: w.store, Settings: w.feedSettings, Logger: w.logger, Random: steady})
-	config := Config{Store: w.store, Logger: w.logger, Random: steady, Feeds: hub, Settings: usualSettings()}
-	config.Settings.Visibility = VisibleToContacts
-	config.Shared = NewShared(config)
-	New(config)
-	w.servers = append(w.servers, config.Shared.newest.Load())
-	kit.Background(w.t, hub.Run, config.Shared.Listen)
+	w.servers = append(w.servers, Options{Store: w.store, Feeds: hub, Shared: NewShared()})
+	kit.Background(w.t, hub.Run)
 }
 
 // ping records that users are here now; leave that they went away.
-func (w *seenWorld) ping(users ...string) { w.record(w.store.Ping, users) }
+func (w *fixture) ping(users ...string) { w.record(w.store.Ping, users) }
 
-func (w *seenWorld) leave(users ...string) { w.record(w.store.Leave, users) }
+func (w *fixture) leave(users ...string) { w.record(w.store.Leave, users) }
 
-func (w *seenWorld) record(
+func (w *fixture) record(
 	record func(context.Context, string, []store.Sighting) ([]lastseen.State, error), users []string,
 ) {
 	w.t.Helper()
@@ -83,44 +76,61 @@ func (w *seenWorld) record(
 }
 
 // know sets the contacts of a user, and returns when all servers have read that in the feed.
-func (w *seenWorld) know(owner string, contacts ...string) {
+func (w *fixture) know(owner string, contacts ...string) {
 	w.t.Helper()
 	w.set(owner, contacts...)
 	w.arrive()
 }
 
 // arrive waits until all servers have read what is in the feed now.
-func (w *seenWorld) arrive() {
+func (w *fixture) arrive() {
 	time.Sleep(300 * time.Millisecond)
 	synctest.Wait()
 }
 
 // set is know without waiting.
-func (w *seenWorld) set(owner string, contacts ...string) {
+func (w *fixture) set(owner string, contacts ...string) {
 	w.t.Helper()
 	require.NoError(w.t, w.store.SetContacts(w.t.Context(), "chat", owner, contacts))
 }
 
-func (w *seenWorld) forget(user string) {
+func (w *fixture) forget(user string) {
 	w.t.Helper()
 	require.NoError(w.t, w.store.Forget(w.t.Context(), "chat", user))
 	w.arrive()
 }
 
-func (w *seenWorld) sees(viewer, user string) bool {
+func (w *fixture) sees(viewer, user string) bool {
 	w.t.Helper()
 	are, err := w.store.Store.AreContacts(w.t.Context(), "chat", []store.ContactPair{{Owner: user, Contact: viewer}})
 	require.NoError(w.t, err)
 	return are[0] || user == viewer
 }
 
-// vic returns the caller with the token of the user vic.
-func vic() *auth.Caller { return &auth.Caller{Kind: auth.ByToken, Name: "vic", Issuer: "issuer"} }
+// vic returns the viewer that clients of the user vic are; service one that sees everyone.
+func vic() Viewer     { return Viewer{Restricted: true, User: "vic"} }
+func service() Viewer { return Viewer{} }
+
+// open begins to follow changes on a server.
+func (w *fixture) open(k int, owner string, v Viewer, q feed.Query, charge func() error) (*Watcher, error) {
+	w.t.Helper()
+	counted := 0
+	count := func(contacts int) error {
+		if w.counted+contacts-counted > store.MaxWatched && contacts > counted {
+			return errSome
+		}
+		w.counted, counted = w.counted+contacts-counted, contacts
+		return nil
+	}
+	return w.servers[k].Watch(w.t.Context(), Query{
+		Query: q, Namespace: "chat", Viewer: v, Owner: owner, Charge: charge, Count: count,
+	})
+}
 
 // watch begins to follow changes as the user vic, until the test ends.
-func (w *seenWorld) watch(k int, q feed.Query) changesWatcher {
+func (w *fixture) watch(k int, q feed.Query) *Watcher {
 	w.t.Helper()
-	watcher, err := w.servers[k].openWatcher(w.t.Context(), "chat", "", vic(), q, free)
+	watcher, err := w.open(k, "", vic(), q, free)
 	require.NoError(w.t, err)
 	w.t.Cleanup(watcher.Close)
 	return watcher
@@ -129,7 +139,7 @@ func (w *seenWorld) watch(k int, q feed.Query) changesWatcher {
 func free() error { return nil }
 
 // poll returns what a watcher has now.
-func (w *seenWorld) poll(watcher changesWatcher) feed.Batch {
+func (w *fixture) poll(watcher *Watcher) feed.Batch {
 	w.t.Helper()
 	b, err := watcher.Poll(w.t.Context(), 1000)
 	require.NoError(w.t, err)
@@ -138,7 +148,7 @@ func (w *seenWorld) poll(watcher changesWatcher) feed.Batch {
 }
 
 // next returns what a watcher has within a time, as text: "" for nothing.
-func (w *seenWorld) next(watcher changesWatcher, within time.Duration) string {
+func (w *fixture) next(watcher *Watcher, within time.Duration) string {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), within)
 	defer cancel()
@@ -181,7 +191,7 @@ func shownAs(p store.Published) string {
 }
 
 // settle waits until nothing is to be told, and returns what was.
-func (w *seenWorld) settle(watcher changesWatcher) (told []string) {
+func (w *fixture) settle(watcher *Watcher) (told []string) {
 	w.t.Helper()
 	for {
 		text := w.next(watcher, 3*time.Second)
@@ -193,7 +203,7 @@ func (w *seenWorld) settle(watcher changesWatcher) (told []string) {
 }
 
 // ticks reports whether the watcher says within some seconds that it has told everything.
-func (w *seenWorld) ticks(watcher changesWatcher) (b feed.Batch, ok bool) {
+func (w *fixture) ticks(watcher *Watcher) (b feed.Batch, ok bool) {
 	w.t.Helper()
 	for range 10 {
 		if b, ok = watcher.Tick(); ok {
@@ -209,7 +219,7 @@ func (w *seenWorld) ticks(watcher changesWatcher) (b feed.Batch, ok bool) {
 var errSome = errors.New("some error")
 
 // list returns what vic's list has: contacts who have vic.
-func (w *seenWorld) list() []string {
+func (w *fixture) list() []string {
 	w.t.Helper()
 	all, err := w.store.Store.ListContacts(w.t.Context(), "chat", "vic", "", store.MaxContacts)
 	require.NoError(w.t, err)

@@ -1,0 +1,146 @@
+package audience
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// A cursor of a [Watcher] is sealed: places in a feed, and who was shown, are nothing that its holder may read. It is
+// the ID of the secret, a salt, and ciphertext of a width that depends only on how many users are watched. The key is
+// derived from the secret and the salt, so that no key is used twice.
+const (
+	keyIDLen = 4
+	saltLen  = 16
+	placeLen = 64 // of a place with its length; those of stores are shorter
+	shownLen = 64 // of which there are as many as it takes to have a bit for each user
+)
+
+// shownWidth returns how many bytes have a bit for each of some users.
+func shownWidth(users int) int { return (users + 8*shownLen - 1) / (8 * shownLen) * shownLen }
+
+// maxCursorAge is how old a cursor can be. Entries of a feed are kept for a little longer, so that whether a cursor is
+// too old does not show how active others are.
+const maxCursorAge = 9 * time.Minute
+
+// position is what a cursor holds.
+type position struct {
+	asOf   lastseen.Instant
+	list   [8]byte       // a hash of the users watched
+	shown  []byte        // a bit for each of them, in bytewise order: the client was sent a presence
+	places []store.Place // in the feed
+}
+
+// encode returns the position in fixed widths.
+func (p position) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, uint64(p.asOf))
+	b = append(append(b, p.list[:]...), p.shown...)
+	for _, place := range p.places {
+		width := (len(place) + placeLen) / placeLen * placeLen
+		field := make([]byte, width)
+		field[0] = byte(len(place))
+		copy(field[1:], place)
+		b = append(b, field...)
+	}
+	return b
+}
+
+// decode returns the position of a list of users. The text is authentic.
+func decode(b []byte, users int) (p position, ok bool) {
+	bits := shownWidth(users)
+	if len(b) < 16+bits {
+		return p, false
+	}
+	p.asOf = lastseen.Instant(binary.BigEndian.Uint64(b))
+	copy(p.list[:], b[8:])
+	p.shown, b = b[16:16+bits], b[16+bits:]
+	for len(b) >= placeLen {
+		n := int(b[0])
+		width := (n + placeLen) / placeLen * placeLen
+		if width > len(b) {
+			return p, false
+		}
+		p.places, b = append(p.places, store.Place(b[1:1+n])), b[width:]
+	}
+	return p, len(b) == 0
+}
+
+// secrets keeps the secret of a store in memory. The zero value is ready to use, and methods may be called concurrently.
+type secrets struct {
+	mu     sync.Mutex
+	known  secret
+	readAt time.Time // zero before the first time
+}
+
+// secretAgain is after which time a secret is read again for a cursor with the ID of another one: anyone can make one up.
+const secretAgain = time.Second
+
+type secret struct {
+	id  [keyIDLen]byte
+	key [32]byte
+}
+
+// newest returns the secret. It reads it if it is not known, or if a cursor has another ID.
+func (s *secrets) newest(ctx context.Context, from store.Secrets, cursor []byte) (secret, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	other := len(cursor) >= keyIDLen && [keyIDLen]byte(cursor) != s.known.id && time.Since(s.readAt) >= secretAgain
+	if !s.readAt.IsZero() && !other {
+		return s.known, nil
+	}
+	key, err := from.Secret(ctx)
+	if err != nil {
+		return secret{}, err
+	}
+	sum := sha256.Sum256(append([]byte("id\x00"), key[:]...))
+	s.known, s.readAt = secret{[keyIDLen]byte(sum[:]), key}, time.Now()
+	return s.known, nil
+}
+
+// aead returns the cipher for a salt. Its key is used for one text, so the nonce is always the same.
+func (s secret) aead(salt []byte) (aead cipher.AEAD, nonce []byte) {
+	key, err := hkdf.Key(sha256.New, s.key[:], salt, "lastseen cursor", 32)
+	if err != nil {
+		panic(err) // the length is too large for HKDF
+	}
+	block, err := aes.NewCipher(key)
+	if err == nil {
+		aead, err = cipher.NewGCM(block)
+	}
+	if err != nil {
+		panic(err) // the length is none of AES
+	}
+	return aead, make([]byte, aead.NonceSize())
+}
+
+// seal returns a position as text, bound to what it is for.
+func (s secret) seal(p position, bound string) store.Place {
+	b := make([]byte, keyIDLen+saltLen, 1024)
+	copy(b, s.id[:])
+	_, _ = rand.Read(b[keyIDLen:]) // it never fails
+	aead, nonce := s.aead(b[keyIDLen:])
+	return store.Place(base64.RawURLEncoding.EncodeToString(aead.Seal(b, nonce, p.encode(), []byte(bound))))
+}
+
+// open returns the position in a text, which is hostile input.
+func (s secret) open(sealed []byte, bound string, users int) (p position, ok bool) {
+	if len(sealed) < keyIDLen+saltLen || [keyIDLen]byte(sealed) != s.id {
+		return p, false
+	}
+	aead, nonce := s.aead(sealed[keyIDLen : keyIDLen+saltLen])
+	b, err := aead.Open(nil, nonce, sealed[keyIDLen+saltLen:], []byte(bound))
+	if err != nil {
+		return p, false
+	}
+	return decode(b, users)
+}

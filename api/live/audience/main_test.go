@@ -1,0 +1,9 @@
+package audience
+
+import (
+	"testing"
+
+	"github.com/lastseen/lastseen/api/apitest/kit"
+)
+
+func TestMain(m *testing.M) { kit.Run(m) }
