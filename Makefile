@@ -27,7 +27,7 @@ format:
 
 # The packages with goroutines, with the race detector. It needs a C compiler.
 race:
-	CGO_ENABLED=1 go test -race -timeout 20m ./api/... ./store/... ./cmd/... ./e2e/flows
+	CGO_ENABLED=1 go test -race -timeout 20m ./api/... ./store/... ./cmd/... ./e2e/scenarios
 
 # All tests, in full. Without the variable, they show each promise once.
 test:

@@ -119,7 +119,7 @@ func arrows() map[string][]string {
 		"cmd/lastseen/internal/tracing": {},
 		"store/observe":                 {"", "store"},
 		// Tests of the whole product use it as others do: its program, over HTTP.
-		"e2e/browser": {}, "e2e/faults": {}, "e2e/flows": {}, "e2e/guides": {}, "e2e/privacy": {},
+		"e2e/browser": {}, "e2e/faults": {}, "e2e/guides": {}, "e2e/privacy": {}, "e2e/scenarios": {},
 	}
 }
 

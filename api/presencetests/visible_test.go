@@ -86,9 +86,9 @@ func shown(w *apitest.Server, read [3]string, credentials string) string {
 	return b.String() + r.Body
 }
 
-// TestStrangersAreNotShown compares two worlds that differ in strangers alone: a user's token gets the same, with the
-// same calls to the store, and none of them is about a stranger. Bob has alice among his contacts, and so has erin, who
-// was never seen. Alice has bob, erin, dave and more among hers, but carol and dave do not have her.
+// TestStrangersAreNotShown compares two namespaces that differ in strangers alone: a user's token gets the same, with
+// the same calls to the store, and none of them is about a stranger. Bob has alice among his contacts, and so has erin,
+// who was never seen. Alice has bob, erin, dave and more among hers, but carol and dave do not have her.
 func TestStrangersAreNotShown(t *testing.T) {
 	t.Parallel()
 	visibleStores(t, func(t *testing.T, open func() store.Store) {

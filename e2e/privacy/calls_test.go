@@ -15,14 +15,14 @@ import (
 // invisible at the same times and go on, also in calls.
 func TestInvisibleInCallsEqualsLeft(t *testing.T) {
 	t.Parallel()
-	testTwins(t, hall, func(t *testing.T, w *twins) {
+	testPair(t, hall, func(t *testing.T, w *pair) {
 		w.seed(t)
 		w.follow(t)
 		w.check(t, "before", 0)
 		before := w.inCall(t, "alice", "bobby", "alice", "bobby")
 		w.check(t, "in a call that all see", 2)
 		var at lastseen.Instant
-		for _, user := range twinUsers {
+		for _, user := range pairUsers {
 			at = w.hide(t, user, "")
 		}
 		w.check(t, "at once in a call", 3)
@@ -69,7 +69,7 @@ func TestInvisibleInCallsEqualsLeft(t *testing.T) {
 }
 
 // inCall begins a call between two users in each site, and has the callees accept it. It returns the paths.
-func (w *twins) inCall(t *testing.T, goneFrom, goneTo, hidingFrom, hidingTo string) (paths [2]string) {
+func (w *pair) inCall(t *testing.T, goneFrom, goneTo, hidingFrom, hidingTo string) (paths [2]string) {
 	t.Helper()
 	return [2]string{w.gone.inCall(t, goneFrom, goneTo), w.hiding.inCall(t, hidingFrom, hidingTo)}
 }
@@ -85,14 +85,14 @@ func (s site) inCall(t testing.TB, from, to string) (path string) {
 }
 
 // each has a party of a call in each site do something.
-func (w *twins) each(t *testing.T, paths [2]string, action, gone, hiding string) {
+func (w *pair) each(t *testing.T, paths [2]string, action, gone, hiding string) {
 	t.Helper()
 	w.gone.do(t, 0, "POST", paths[0]+"/"+action, fmt.Sprintf(`{"user":%q}`, gone))
 	w.hiding.do(t, 1, "POST", paths[1]+"/"+action, fmt.Sprintf(`{"user":%q}`, hiding))
 }
 
 // compareCallOf compares what readers and bobby, who is a party, get about a call.
-func (w *twins) compareCallOf(t *testing.T, paths [2]string) {
+func (w *pair) compareCallOf(t *testing.T, paths [2]string) {
 	t.Helper()
 	for _, credential := range w.readers(t) {
 		scripts := w.script(t)
@@ -117,7 +117,7 @@ const (
 // The callers act at the same time, so that all of them wait once.
 func TestCallersOfInvisible(t *testing.T) {
 	t.Parallel()
-	testTwins(t, booth, func(t *testing.T, w *twins) {
+	testPair(t, booth, func(t *testing.T, w *pair) {
 		s := w.hiding
 		s.hideCallees(t, "")
 		var frames, responses []*callScript

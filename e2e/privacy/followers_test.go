@@ -33,7 +33,7 @@ var keptPaths = []string{
 const strangersPath = "/changes?user=alice&user=davey&user=erica&user=grace&user=zelda"
 
 // readers returns those who follow: bobby and an API key, or in a room the stranger.
-func (w *twins) readers(t *testing.T) map[string]string {
+func (w *pair) readers(t *testing.T) map[string]string {
 	t.Helper()
 	readers := map[string]string{"bobby": w.gone.tokenOf(t, "bobby"), "reader": "ls_reader"}
 	if w.gone.namespace == room {
@@ -45,17 +45,17 @@ func (w *twins) readers(t *testing.T) map[string]string {
 
 // follow lets readers follow both sites on all servers, in all ways. In a room, it polls no changes: after a cursor,
 // there are resets, which comparePlaces compares.
-func (w *twins) follow(t *testing.T) {
+func (w *pair) follow(t *testing.T) {
 	t.Helper()
 	some := []string{"alice", "bobby", "carla", "davey", "erica", "frank", "grace", "hank", "marker"}
-	asked := []sightQuery{{name: "some", users: some}, {name: "everyone"}}
+	asked := []followQuery{{name: "some", users: some}, {name: "everyone"}}
 	streams := slices.Clone(asked)
 	if w.gone.namespace != room {
-		streams = append(streams, sightQuery{name: "counts", counts: true})
+		streams = append(streams, followQuery{name: "counts", counts: true})
 	}
 	for reader, credential := range w.readers(t) {
 		for i := range w.gone.servers {
-			open := func(s site) []*sight {
+			open := func(s site) []*observation {
 				all := s.openStreams(t, i, credential, streams...)
 				if s.namespace != room {
 					all = append(all, s.openPolls(t, i, credential, asked...)...)
@@ -66,7 +66,7 @@ func (w *twins) follow(t *testing.T) {
 			for j, hiding := range open(w.hiding) {
 				gone[j].way, hiding.way = reader+" follows "+gone[j].way, reader+" follows "+hiding.way
 				require.Equal(t, gone[j].begin(), hiding.begin(), hiding.way)
-				w.sights[gone[j]] = hiding
+				w.observations[gone[j]] = hiding
 			}
 		}
 	}
@@ -74,14 +74,14 @@ func (w *twins) follow(t *testing.T) {
 
 // flush changes the marker in both sites, and waits until it and n other users have reached all who follow. It returns
 // what they were sent since the last call, in both sites. So each phase ends when all that it changed has arrived.
-func (w *twins) flush(t *testing.T, phase string, n int) map[*sight][2][]string {
+func (w *pair) flush(t *testing.T, phase string, n int) map[*observation][2][]string {
 	t.Helper()
 	w.marks++
 	mark := exact(w.begun.Add(time.Duration(w.marks-10_000) * time.Millisecond))
 	event := map[int]string{0: "leave", 1: "ping"}[w.marks%2]
 	w.both(t, "POST", "/users/marker/"+event, fmt.Sprintf(`{"at":%q}`, mark))
-	sent := map[*sight][2][]string{}
-	for gone, hiding := range w.sights {
+	sent := map[*observation][2][]string{}
+	for gone, hiding := range w.observations {
 		expected := n
 		if strings.HasPrefix(gone.way, stranger) {
 			expected = 0
@@ -96,7 +96,7 @@ func (w *twins) flush(t *testing.T, phase string, n int) map[*sight][2][]string 
 
 // check ends a phase, in which readers were sent n changes: it compares what these were, what cursors of earlier phases
 // lead to, and all that others get.
-func (w *twins) check(t *testing.T, phase string, n int) {
+func (w *pair) check(t *testing.T, phase string, n int) {
 	t.Helper()
 	for gone, sent := range w.flush(t, phase, n) {
 		expected := n
@@ -113,7 +113,7 @@ func (w *twins) check(t *testing.T, phase string, n int) {
 
 // checkCounts compares the counts that readers were sent since the last call. If still, these are the last ones and
 // those of the marker.
-func (w *twins) checkCounts(t *testing.T, phase string, still bool) {
+func (w *pair) checkCounts(t *testing.T, phase string, still bool) {
 	t.Helper()
 	r := w.gone.send(t, 0, http.MethodGet, "/counts", "", "ls_reader")
 	var all []string
@@ -121,7 +121,7 @@ func (w *twins) checkCounts(t *testing.T, phase string, still bool) {
 		all = append(all, fmt.Sprintf(`%q:%v`, field, decoded(t, r.body)[field]))
 	}
 	newest := `{"as_of":"NOW",` + strings.Join(all, ",") + `}`
-	for gone, hiding := range w.sights {
+	for gone, hiding := range w.observations {
 		if !strings.Contains(gone.way, "counts") {
 			continue
 		}
@@ -137,7 +137,7 @@ var entriesPattern = regexp.MustCompile(`-(\d+)$`)
 
 // visible returns what clients can see in a cursor of changes: in a room all of it, elsewhere how many entries a feed
 // has before it, in the embedded store.
-func (w *twins) visible(t *testing.T, cursor string) string {
+func (w *pair) visible(t *testing.T, cursor string) string {
 	t.Helper()
 	content, err := base64.RawURLEncoding.DecodeString(cursor)
 	require.NoError(t, err)
@@ -151,7 +151,7 @@ func (w *twins) visible(t *testing.T, cursor string) string {
 }
 
 // keepPlaces notes cursors of this moment.
-func (w *twins) keepPlaces(t *testing.T, phase string) {
+func (w *pair) keepPlaces(t *testing.T, phase string) {
 	t.Helper()
 	first := len(w.places) == 0
 	if first {
@@ -187,7 +187,7 @@ func cursorOf(t *testing.T, body string) string {
 }
 
 // comparePlaces compares what kept cursors lead to, on one of the servers each.
-func (w *twins) comparePlaces(t *testing.T, phase string) {
+func (w *pair) comparePlaces(t *testing.T, phase string) {
 	t.Helper()
 	readers := w.readers(t)
 	for i, p := range w.places {
@@ -231,7 +231,7 @@ func (s site) continued(t *testing.T, server int, path, credential, cursor strin
 
 // wait begins requests that wait for changes in the site whose users hide, as the readers. It returns a function that
 // checks that nothing ended them before their time.
-func (w *twins) wait(t *testing.T) (check func()) {
+func (w *pair) wait(t *testing.T) (check func()) {
 	t.Helper()
 	const wait = 2 * time.Second
 	type ended struct {

@@ -11,20 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twinSocket is a connection to a server, whose pings it answers.
-type twinSocket struct {
+// clientSocket is a connection to a server, whose pings it answers.
+type clientSocket struct {
 	*websocket.Conn
 	frames chan string
 }
 
 // dial opens a connection to a server, until the test ends, and sends a frame.
-func (s site) dial(t testing.TB, server int, frame string) *twinSocket {
+func (s site) dial(t testing.TB, server int, frame string) *clientSocket {
 	t.Helper()
 	url := "ws" + strings.TrimPrefix(s.server(server), "http") + s.namespace + "/connect"
 	socket, _, err := websocket.Dial(t.Context(), url, nil) //nolint:bodyclose // not needed
 	require.NoError(t, err)
 	socket.SetReadLimit(1 << 20)
-	opened := &twinSocket{socket, make(chan string, 1000)}
+	opened := &clientSocket{socket, make(chan string, 1000)}
 	t.Cleanup(func() { _ = opened.CloseNow() })
 	go func() {
 		defer close(opened.frames)
@@ -41,7 +41,7 @@ func (s site) dial(t testing.TB, server int, frame string) *twinSocket {
 }
 
 // connect opens a connection of a user to a server, with more fields of the hello.
-func (s site) connect(t testing.TB, server int, user, fields string) *twinSocket {
+func (s site) connect(t testing.TB, server int, user, fields string) *clientSocket {
 	t.Helper()
 	socket := s.dial(t, server, fmt.Sprintf(`{"hello":{"user":%q%s%s}}`, user, fields, tokenField(s.tokenOf(t, user))))
 	socket.await(t, "welcome")
@@ -66,18 +66,18 @@ func tokenField(credential string) string {
 	return fmt.Sprintf(`,"token":%q`, credential)
 }
 
-func (s *twinSocket) write(t testing.TB, frame string) {
+func (s *clientSocket) write(t testing.TB, frame string) {
 	t.Helper()
 	require.NoError(t, s.Write(t.Context(), websocket.MessageText, []byte(frame)))
 }
 
-func (s *twinSocket) ask(t testing.TB, frame, want string) {
+func (s *clientSocket) ask(t testing.TB, frame, want string) {
 	t.Helper()
 	s.write(t, frame)
 	s.await(t, want)
 }
 
-func (s *twinSocket) await(t testing.TB, want string) string {
+func (s *clientSocket) await(t testing.TB, want string) string {
 	t.Helper()
 	for {
 		frame := s.next(t, want)
@@ -89,20 +89,20 @@ func (s *twinSocket) await(t testing.TB, want string) string {
 }
 
 // next returns the next frame. What is waited for is in the message if there is none.
-func (s *twinSocket) next(t testing.TB, what string) string {
+func (s *clientSocket) next(t testing.TB, what string) string {
 	t.Helper()
 	select {
 	case frame, ok := <-s.frames:
 		require.True(t, ok, "the connection ended before %s", what)
 		return frame
-	case <-time.After(worldWait):
+	case <-time.After(testWait):
 		t.Fatalf("no frame %s", what)
 		return ""
 	}
 }
 
 // hangUp ends a connection without a goodbye. The server has noticed that when it returns.
-func (s *twinSocket) hangUp(t *testing.T) {
+func (s *clientSocket) hangUp(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Close(websocket.StatusNormalClosure, ""))
 }

@@ -16,14 +16,14 @@ import (
 )
 
 // TestInvisibleEqualsLeft compares all that others can learn about users who left, and about users who became invisible
-// at the same times and go on: see [twins]. It does so where everyone sees everyone, and where users are visible to
+// at the same times and go on: see [pair]. It does so where everyone sees everyone, and where users are visible to
 // their contacts, for a contact and for a stranger.
 func TestInvisibleEqualsLeft(t *testing.T) {
 	t.Parallel()
 	for name, namespace := range map[string]string{"everyone": hall, "contacts": room} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testTwins(t, namespace, func(t *testing.T, w *twins) {
+			testPair(t, namespace, func(t *testing.T, w *pair) {
 				w.seed(t)
 				w.hideEarlier(t, "frank", 50*time.Hour)
 				w.follow(t)
@@ -42,7 +42,7 @@ func TestInvisibleEqualsLeft(t *testing.T) {
 }
 
 // hideWhileSaying makes alice invisible while she says something that has an end, and waits for that end.
-func (w *twins) hideWhileSaying(t *testing.T) {
+func (w *pair) hideWhileSaying(t *testing.T) {
 	t.Helper()
 	for d := 2 * time.Second; ; d *= 2 {
 		until := time.Now().Add(d)
@@ -52,7 +52,7 @@ func (w *twins) hideWhileSaying(t *testing.T) {
 		w.hide(t, "alice", "")
 		hidden := w.flush(t, "invisible before that end", 0)
 		if time.Now().Before(until) {
-			for gone := range w.sights {
+			for gone := range w.observations {
 				for _, sent := range [][2][]string{said[gone], hidden[gone]} {
 					require.Equal(t, sent[0], sent[1], gone.way)
 					require.Equal(t, strings.HasPrefix(gone.way, stranger), len(sent[1]) == 0, gone.way)
@@ -70,7 +70,7 @@ func (w *twins) hideWhileSaying(t *testing.T) {
 }
 
 // goOnHidden has the invisible users go on in all ways: by requests, connections and late pings.
-func (w *twins) goOnHidden(t *testing.T, at lastseen.Instant) {
+func (w *pair) goOnHidden(t *testing.T, at lastseen.Instant) {
 	t.Helper()
 	counted := w.gone.namespace != room // there, no reader gets counts
 	if counted {
@@ -100,7 +100,7 @@ func (w *twins) goOnHidden(t *testing.T, at lastseen.Instant) {
 }
 
 // comeBack ends the hidden times: by the user, and by deletion. What is recorded then is seen.
-func (w *twins) comeBack(t *testing.T, at lastseen.Instant) {
+func (w *pair) comeBack(t *testing.T, at lastseen.Instant) {
 	t.Helper()
 	w.both(t, "PUT", "/users/davey/availability", `{"note":"back"}`)
 	w.ping(t, "davey", at+1)
@@ -109,7 +109,7 @@ func (w *twins) comeBack(t *testing.T, at lastseen.Instant) {
 	w.both(t, "DELETE", "/users/alice", "")
 	w.check(t, "after forget", 1)
 	w.befriend(t, "alice")
-	for _, user := range twinUsers {
+	for _, user := range pairUsers {
 		w.both(t, "POST", "/users/"+user+"/ping", fmt.Sprintf(`{"at":%q}`, exact(time.Now())))
 	}
 	w.check(t, "after a ping that counts", 3)
@@ -118,7 +118,7 @@ func (w *twins) comeBack(t *testing.T, at lastseen.Instant) {
 // TestInvisibleAloneEqualsLeft compares namespaces that have this user alone, and are removed.
 func TestInvisibleAloneEqualsLeft(t *testing.T) {
 	t.Parallel()
-	testTwins(t, yard, func(t *testing.T, w *twins) {
+	testPair(t, yard, func(t *testing.T, w *pair) {
 		w.both(t, "POST", "/users/alice/ping", fmt.Sprintf(`{"at":%q,"device":{"id":"tab"}}`, w.ago(time.Hour)))
 		at := w.hide(t, "alice", `,"note":"x"`)
 		w.compare(t, "at once")
@@ -141,7 +141,7 @@ func TestInvisibleAloneEqualsLeft(t *testing.T) {
 }
 
 // seed records the same users in both sites.
-func (w *twins) seed(t testing.TB) {
+func (w *pair) seed(t testing.TB) {
 	t.Helper()
 	w.both(t, "POST", "/pings", fmt.Sprintf(
 		`{"pings":[{"user":"bobby","at":%q},{"user":"carla","at":%q},{"user":"frank","at":%q}]}`,
@@ -162,11 +162,11 @@ func (w *twins) seed(t testing.TB) {
 	} {
 		w.both(t, "PUT", "/users/"+user+"/contacts", `{"users":[`+contacts+`]}`)
 	}
-	w.befriend(t, twinUsers...)
+	w.befriend(t, pairUsers...)
 }
 
 // befriend lets users be seen by bobby.
-func (w *twins) befriend(t testing.TB, users ...string) {
+func (w *pair) befriend(t testing.TB, users ...string) {
 	t.Helper()
 	for _, user := range users {
 		w.both(t, "PUT", "/users/"+user+"/contacts", `{"users":["bobby"]}`)
@@ -175,7 +175,7 @@ func (w *twins) befriend(t testing.TB, users ...string) {
 
 // hideEarlier makes a user invisible some time ago, so that retention deletes the user. Only stores can do that. In the
 // other site, the user leaves at the same time.
-func (w *twins) hideEarlier(t *testing.T, user string, ago time.Duration) {
+func (w *pair) hideEarlier(t *testing.T, user string, ago time.Duration) {
 	t.Helper()
 	said := lastseen.Said{Availability: lastseen.Invisible}
 	at := lastseen.InstantOf(w.begun.Add(-ago))
@@ -187,7 +187,7 @@ func (w *twins) hideEarlier(t *testing.T, user string, ago time.Duration) {
 
 // hide makes a user invisible, with more fields of the request. In the other site, the user leaves at the same time,
 // which it returns.
-func (w *twins) hide(t testing.TB, user, fields string) lastseen.Instant {
+func (w *pair) hide(t testing.TB, user, fields string) lastseen.Instant {
 	t.Helper()
 	w.hiding.do(t, 0, "PUT", "/users/"+user+"/availability", `{"availability":"invisible"`+fields+`}`)
 	states, err := w.hiding.store.Lookup(t.Context(), w.hiding.name(), []string{user})
@@ -198,26 +198,26 @@ func (w *twins) hide(t testing.TB, user, fields string) lastseen.Instant {
 }
 
 // await waits until a moment has passed for both stores.
-func (w *twins) await(t *testing.T, until time.Time) {
+func (w *pair) await(t *testing.T, until time.Time) {
 	t.Helper()
 	for _, s := range []site{w.gone, w.hiding} {
 		require.Eventually(t, func() bool {
 			now, err := s.store.Now(t.Context())
 			return err == nil && now > lastseen.InstantOf(until)
-		}, worldWait, 10*time.Millisecond, "the end %s", until)
+		}, testWait, 10*time.Millisecond, "the end %s", until)
 	}
 }
 
 // saidBy returns the availability of a user who may be invisible, as the user sees it.
-func (w *twins) saidBy(t *testing.T, user string) any {
+func (w *pair) saidBy(t *testing.T, user string) any {
 	t.Helper()
 	return decoded(t, w.hiding.do(t, 0, "GET", "/users/"+user+"/availability", "").body)["availability"]
 }
 
 // goOn has the devices of the invisible users assert all that they can.
-func (w *twins) goOn(t *testing.T, hiddenAt lastseen.Instant) {
+func (w *pair) goOn(t *testing.T, hiddenAt lastseen.Instant) {
 	t.Helper()
-	for i, user := range append(slices.Clone(twinUsers), "frank") {
+	for i, user := range append(slices.Clone(pairUsers), "frank") {
 		if w.saidBy(t, user) != "invisible" {
 			continue
 		}
@@ -237,7 +237,7 @@ func (w *twins) goOn(t *testing.T, hiddenAt lastseen.Instant) {
 }
 
 // ping has a user's devices assert that they were used at some time.
-func (w *twins) ping(t *testing.T, user string, at lastseen.Instant) {
+func (w *pair) ping(t *testing.T, user string, at lastseen.Instant) {
 	t.Helper()
 	w.hiding.play(t, strings.NewReplacer("USER", user, "LATE", at.String()).Replace(`
 		0 POST /users/USER/ping {"at":"LATE"}
@@ -248,9 +248,9 @@ func (w *twins) ping(t *testing.T, user string, at lastseen.Instant) {
 
 // connectHidden opens connections of an invisible user to all servers, and uses them. They answer the pings of the
 // server until they are closed. It returns how to do that.
-func (w *twins) connectHidden(t *testing.T) (leave func()) {
+func (w *pair) connectHidden(t *testing.T) (leave func()) {
 	t.Helper()
-	var sockets []*twinSocket
+	var sockets []*clientSocket
 	for i := range w.hiding.servers {
 		socket := w.hiding.connect(t, i, "alice", fmt.Sprintf(`,"device":{"id":"socket-%d","kind":"web"}`, i))
 		sockets = append(sockets, socket)
@@ -268,16 +268,16 @@ func (w *twins) connectHidden(t *testing.T) (leave func()) {
 
 // trimAll waits until the only user of both namespaces is deleted by the shortest retention. With a feed, that is not
 // before a sweep has published the user as grey by age.
-func (w *twins) trimAll(t *testing.T) {
+func (w *pair) trimAll(t *testing.T) {
 	t.Helper()
 	for _, s := range []site{w.gone, w.hiding} {
-		require.Eventually(t, func() bool { return s.trim(t, 2100*time.Millisecond) == 1 }, worldWait,
+		require.Eventually(t, func() bool { return s.trim(t, 2100*time.Millisecond) == 1 }, testWait,
 			50*time.Millisecond, "no user was deleted")
 	}
 }
 
 // trim deletes what is older than an age from both sites, and returns how many users that were.
-func (w *twins) trim(t *testing.T, age time.Duration) (deleted int) {
+func (w *pair) trim(t *testing.T, age time.Duration) (deleted int) {
 	t.Helper()
 	deleted = w.hiding.trim(t, age)
 	require.Equal(t, w.gone.trim(t, age), deleted)
@@ -294,7 +294,7 @@ func (s site) trim(t *testing.T, age time.Duration) (deleted int) {
 }
 
 // compareBlind compares the responses to writes of a caller who may write, but not read.
-func (w *twins) compareBlind(t *testing.T) {
+func (w *pair) compareBlind(t *testing.T) {
 	t.Helper()
 	w.hide(t, "alice", `,"note":"x"`)
 	for _, request := range [][2]string{
@@ -315,7 +315,7 @@ func (w *twins) compareBlind(t *testing.T) {
 }
 
 // checkTyping checks that typing of an invisible user reaches no one.
-func (w *twins) checkTyping(t *testing.T) {
+func (w *pair) checkTyping(t *testing.T) {
 	t.Helper()
 	bobby := w.hiding.connect(t, 0, "bobby", "")
 	for _, user := range []string{"alice", "carla"} {

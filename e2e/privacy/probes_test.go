@@ -15,17 +15,17 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// twinUsers are the users who leave or hide: one says something that ends, one something without an end, and one has
+// pairUsers are the users who leave or hide: one says something that ends, one something without an end, and one has
 // never been seen before.
-var twinUsers = []string{"alice", "davey", "erica"}
+var pairUsers = []string{"alice", "davey", "erica"}
 
-// stranger is a user whom twinUsers do not have among their contacts.
+// stranger is a user whom pairUsers do not have among their contacts.
 const stranger = "zelda"
 
 const future = "as_of=2100-01-01T00:00:00Z"
 
 // twinReads are requests by which a caller could learn something about a user: method, path and body. %n is the
-// namespace, %u each of twinUsers, and %t the time when the test began.
+// namespace, %u each of pairUsers, and %t the time when the test began.
 var twinReads = []string{
 	"GET %n/users/%u", "HEAD %n/users/%u", "GET %n/users/%u?green=30m&yellow=1h", "GET %n/users/%u?as_of=1",
 	"GET %n/users/%u?" + future, "HEAD %n/users/%u?" + future,
@@ -65,7 +65,7 @@ var refusedWrites = []string{
 	"DELETE %n/users/%u", "DELETE %n/users/%u/connections", "DELETE %n?confirm=%n",
 }
 
-// comparedOtherwise are the operations that depend on no user, that [twins.compareFrames] compares, and calls, which
+// comparedOtherwise are the operations that depend on no user, that [pair.compareFrames] compares, and calls, which
 // TestHiddenCallees of the package api and TestCallersOfInvisible compare.
 var comparedOtherwise = []string{
 	"GET /healthz", "GET /readyz", "GET /version", "GET %n/connect", "POST %n/calls", "GET %n/calls",
@@ -94,7 +94,7 @@ func TestTwinsCompareAllOperations(t *testing.T) {
 
 // callers returns the credentials of callers who cannot write for the users who left. In a room, they are a contact and
 // a stranger: keys that can read see everyone.
-func (w *twins) callers(t *testing.T) map[string]string {
+func (w *pair) callers(t *testing.T) map[string]string {
 	t.Helper()
 	callers := map[string]string{
 		"anonymous": "", "outside": "ls_outside", "unknown": "ls_unknown",
@@ -112,10 +112,10 @@ func (w *twins) callers(t *testing.T) map[string]string {
 
 // skips reports whether to leave out the comparison with a number in this turn. In full, each turn has all; otherwise,
 // it has one in n, and the next turns the others.
-func (w *twins) skips(number, n int) bool { return !testenv.Full() && (number+w.turn)%n != 0 }
+func (w *pair) skips(number, n int) bool { return !testenv.Full() && (number+w.turn)%n != 0 }
 
 // compare compares what all callers get in both sites, on all servers.
-func (w *twins) compare(t *testing.T, phase string) {
+func (w *pair) compare(t *testing.T, phase string) {
 	t.Helper()
 	w.turn++
 	callers := w.callers(t)
@@ -127,7 +127,7 @@ func (w *twins) compare(t *testing.T, phase string) {
 				n = 24
 			}
 			for _, p := range slices.Concat(twinReads, refusedToReaders, refusedWrites) {
-				for _, user := range twinUsers {
+				for _, user := range pairUsers {
 					if number++; !w.skips(number, n) {
 						w.compareProbe(t, phase, i, caller, callers[caller], p, user)
 					}
@@ -144,13 +144,13 @@ func (w *twins) compare(t *testing.T, phase string) {
 }
 
 // refusesAll reports whether a caller gets nothing but errors, which tell little.
-func (w *twins) refusesAll(caller string) bool {
+func (w *pair) refusesAll(caller string) bool {
 	return slices.Contains([]string{"outside", "unknown", "alice elsewhere"}, caller) ||
 		caller == "anonymous" && w.gone.namespace != yard
 }
 
 // compareProbe compares the responses to a request, and to the same one with their ETag.
-func (w *twins) compareProbe(t *testing.T, phase string, server int, caller, credential, p, user string) {
+func (w *pair) compareProbe(t *testing.T, phase string, server int, caller, credential, p, user string) {
 	t.Helper()
 	writes := slices.Contains(refusedWrites, p)
 	if writes && (caller == "writer" || caller == "admin") {
@@ -188,7 +188,7 @@ func (w *twins) compareProbe(t *testing.T, phase string, server int, caller, cre
 
 // compareFrames compares the first frame of connections that follow the users, everyone or counts, and how those end
 // that may not. In a room, nobody gets counts.
-func (w *twins) compareFrames(t *testing.T, phase string, server int, caller, credential string) {
+func (w *pair) compareFrames(t *testing.T, phase string, server int, caller, credential string) {
 	t.Helper()
 	for _, watch := range []string{
 		`{"users":["alice","davey","erica","bobby","grace"]}`, `{"everyone":true}`, `{"users":["hank"],"counts":true}`,

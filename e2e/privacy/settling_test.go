@@ -15,7 +15,7 @@ const settling = time.Second
 // whose connections end, and goodbyes come, before and after she is visible again.
 func TestInvisibleSettlesLikeLeft(t *testing.T) {
 	t.Parallel()
-	testTwins(t, hall, func(t *testing.T, w *twins) {
+	testPair(t, hall, func(t *testing.T, w *pair) {
 		w.seed(t)
 		w.follow(t)
 		before := w.connectAlice(t, "before")
@@ -51,14 +51,14 @@ func TestInvisibleSettlesLikeLeft(t *testing.T) {
 		w.hiding.do(t, 0, "DELETE", "/users/davey/availability", "")
 		require.Eventually(t, func() bool {
 			return w.hiding.shownTo(t, 0, "ls_reader", "davey") == "green"
-		}, worldWait, 10*time.Millisecond, "a user who is connected and visible again")
+		}, testWait, 10*time.Millisecond, "a user who is connected and visible again")
 		stays.hangUp(t)
 	})
 }
 
 // connectAlice opens three connections of hers on different servers: one whose end is a goodbye at once, and two whose
 // end is one after a while.
-func (w *twins) connectAlice(t *testing.T, device string) (sockets []*twinSocket) {
+func (w *pair) connectAlice(t *testing.T, device string) (sockets []*clientSocket) {
 	t.Helper()
 	for i, grace := range []time.Duration{0, settling / 2, settling} {
 		sockets = append(sockets, w.hiding.connect(t, i, "alice", fmt.Sprintf(
@@ -68,7 +68,7 @@ func (w *twins) connectAlice(t *testing.T, device string) (sockets []*twinSocket
 }
 
 // copyDevices has Alice's connections be devices in the other site.
-func (w *twins) copyDevices(t *testing.T) {
+func (w *pair) copyDevices(t *testing.T) {
 	t.Helper()
 	r := w.hiding.do(t, 0, "GET", "/users/alice/devices", "")
 	for _, each := range decoded(t, r.body)["devices"].([]any) {
@@ -80,7 +80,7 @@ func (w *twins) copyDevices(t *testing.T) {
 }
 
 // leaveLater has Alice's devices ask for leaves that are recorded after a while.
-func (w *twins) leaveLater(t *testing.T, after string) {
+func (w *pair) leaveLater(t *testing.T, after string) {
 	t.Helper()
 	for i, body := range []string{
 		`{"device":{"id":"tab"},"after":%q}`, `{"device":{"id":"app"},"after":%q}`, `{"after":%q}`,

@@ -27,7 +27,7 @@ type callScript struct {
 func newScript(s site) *callScript { return &callScript{site: s, ring: map[string]string{}} }
 
 // script returns a script for each site.
-func (w *twins) script(t *testing.T) []*callScript {
+func (w *pair) script(t *testing.T) []*callScript {
 	t.Helper()
 	return []*callScript{newScript(w.gone), newScript(w.hiding)}
 }
@@ -80,7 +80,7 @@ func (s *callScript) follow(t *testing.T, credential, user, cursor, state string
 }
 
 // collect notes the frames that a connection is sent, until one has a text.
-func (s *callScript) collect(t *testing.T, socket *twinSocket, text string) {
+func (s *callScript) collect(t *testing.T, socket *clientSocket, text string) {
 	t.Helper()
 	for frame := ""; !strings.Contains(frame, text); {
 		if frame = socket.next(t, text); !strings.HasPrefix(frame, `{"tick"`) {

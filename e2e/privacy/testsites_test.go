@@ -145,7 +145,7 @@ func serveSite(t testing.TB, s store.Store, shared *api.Shared, logger *slog.Log
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		shared.EndWebSockets(now)
-		ctx, cancel := context.WithTimeout(context.Background(), worldWait)
+		ctx, cancel := context.WithTimeout(context.Background(), testWait)
 		defer cancel()
 		c.Connections.Stop(ctx)
 		require.NoError(t, server.Shutdown(ctx))

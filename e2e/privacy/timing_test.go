@@ -22,21 +22,21 @@ import (
 // compare distributions within one run, and fail if they differ. A comparison can fail at random once in 10,000 times,
 // so one that fails has to fail three times.
 
-// benchTwins runs a benchmark in a namespace of two sites: see [eachTwins]. It reports nothing.
-func benchTwins(b *testing.B, namespace string, bench func(b *testing.B, w *twins)) {
+// benchPair runs a benchmark in a namespace of two sites: see [eachPair]. It reports nothing.
+func benchPair(b *testing.B, namespace string, bench func(b *testing.B, w *pair)) {
 	b.Helper()
-	eachTwins(b, func(name string, run func(*testing.B)) { b.Run(name, run) }, namespace, bench)
+	eachPair(b, func(name string, run func(*testing.B)) { b.Run(name, run) }, namespace, bench)
 }
 
 // BenchmarkInvisible checks that lookups of a user who is invisible, and goes on pinging meanwhile, take as long as
 // those of a user who left, and that lists and counts take as long with the one as with the other, on all servers.
 func BenchmarkInvisible(b *testing.B) {
-	benchTwins(b, hall, func(b *testing.B, w *twins) {
+	benchPair(b, hall, func(b *testing.B, w *pair) {
 		w.seed(b)
 		// A user who leaves after doing and saying the same as davey, so that all else is the same.
 		w.both(b, "POST", "/users/carla/ping",
 			fmt.Sprintf(`{"at":%q,"device":{"id":"app","kind":"mobile"},"activity":"idle"}`, exact(time.Now())))
-		for _, user := range twinUsers {
+		for _, user := range pairUsers {
 			w.hide(b, user, `,"note":"x"`)
 		}
 		w.both(b, "PUT", "/users/carla/availability", `{"availability":"busy","note":"writing"}`)
@@ -113,7 +113,7 @@ func (s site) timedGet(b *testing.B, server int, path string) timer {
 // other. It also checks that a caller's connection is sent a call as soon after the response if the callee is
 // invisible, and has many connections, as if the callee left.
 func BenchmarkInvisibleCalls(b *testing.B) {
-	benchTwins(b, hall, func(b *testing.B, w *twins) {
+	benchPair(b, hall, func(b *testing.B, w *pair) {
 		known, strangers := w.hiding, w.hiding
 		strangers.namespace = room
 		for i, callee := range []string{neverCallee, hiddenCallee, busyCallee} {
@@ -141,7 +141,7 @@ func BenchmarkInvisibleCalls(b *testing.B) {
 // BenchmarkStrangers checks that strangers who were seen, and say something, take a user's token as long to follow as
 // users who were never seen, over a poll, events and connections.
 func BenchmarkStrangers(b *testing.B) {
-	benchTwins(b, room, func(b *testing.B, w *twins) {
+	benchPair(b, room, func(b *testing.B, w *pair) {
 		s, token := w.hiding, w.hiding.tokenOf(b, "bobby")
 		follow := func(kind string) (poll, events, hello timer) {
 			var query, list []string

@@ -14,7 +14,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// bobbyContacts are those of bobby. To him, alice, davey and erica are strangers: see [twinUsers]. He has them among
+// bobbyContacts are those of bobby. To him, alice, davey and erica are strangers: see [pairUsers]. He has them among
 // his contacts, but they do not have him. Carla, frank, hank and marker are contacts of his who have him, and grace has
 // him although he does not have her. Marker is a contact of zelda as well. Young has no contacts.
 const bobbyContacts = `{"users":["alice","carla","davey","erica","frank","hank","marker","young","zelda"]}`
@@ -23,7 +23,7 @@ const bobbyContacts = `{"users":["alice","carla","davey","erica","frank","hank",
 // who do not have them among their contacts.
 func TestVisibilityHidesStrangers(t *testing.T) {
 	t.Parallel()
-	testTwins(t, room, func(t *testing.T, w *twins) {
+	testPair(t, room, func(t *testing.T, w *pair) {
 		w.still = true
 		w.seedStrangers(t)
 		w.follow(t)
@@ -60,22 +60,22 @@ func TestVisibilityHidesStrangers(t *testing.T) {
 }
 
 // checkTicks waits until all clients got a tick, whose cursors were compared with those of the batches before.
-func (w *twins) checkTicks(t *testing.T) {
+func (w *pair) checkTicks(t *testing.T) {
 	t.Helper()
-	for gone, hiding := range w.sights {
-		for _, s := range []*sight{gone, hiding} {
+	for gone, hiding := range w.observations {
+		for _, s := range []*observation{gone, hiding} {
 			require.Eventually(t, func() bool {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				return s.ticks > 0
-			}, worldWait, 50*time.Millisecond, "%s: a tick", s.way)
+			}, testWait, 50*time.Millisecond, "%s: a tick", s.way)
 			s.check(t)
 		}
 	}
 }
 
 // seedStrangers records the same users in both sites.
-func (w *twins) seedStrangers(t *testing.T) {
+func (w *pair) seedStrangers(t *testing.T) {
 	t.Helper()
 	var pings []string
 	for user, age := range map[string]time.Duration{
@@ -98,7 +98,7 @@ func (w *twins) seedStrangers(t *testing.T) {
 
 // checkDifference checks that the sites do differ, and that bobby sees his friends in both: otherwise the test compares
 // nothing.
-func (w *twins) checkDifference(t *testing.T) {
+func (w *pair) checkDifference(t *testing.T) {
 	t.Helper()
 	bobby := w.gone.tokenOf(t, "bobby")
 	for _, s := range []site{w.gone, w.hiding} {
@@ -131,7 +131,7 @@ func (s site) play(t *testing.T, lines string) {
 }
 
 // strangersPing lets strangers come and leave.
-func (w *twins) strangersPing(t *testing.T) {
+func (w *pair) strangersPing(t *testing.T) {
 	t.Helper()
 	w.hiding.play(t, `
 		0 POST /users/alice/ping {"device":{"id":"tab","kind":"web"},"activity":"idle"}
@@ -143,7 +143,7 @@ func (w *twins) strangersPing(t *testing.T) {
 }
 
 // strangersSpeak lets strangers say something, of whom one becomes invisible, and have contacts, but not bobby.
-func (w *twins) strangersSpeak(t *testing.T) {
+func (w *pair) strangersSpeak(t *testing.T) {
 	t.Helper()
 	w.hiding.play(t, `
 		0 PUT /users/alice/availability {"availability":"busy","note":"lunch","for":"1h"}
@@ -161,9 +161,9 @@ func (w *twins) strangersSpeak(t *testing.T) {
 
 // strangersConnect lets strangers connect to all servers, follow everyone and type to bobby. It returns how to end
 // that.
-func (w *twins) strangersConnect(t *testing.T) (leave func()) {
+func (w *pair) strangersConnect(t *testing.T) (leave func()) {
 	t.Helper()
-	var sockets []*twinSocket
+	var sockets []*clientSocket
 	for i := range w.hiding.servers {
 		for _, user := range []string{"alice", "erica"} {
 			socket := w.hiding.connect(t, i, user, fmt.Sprintf(`,"device":{"id":"s%d"},"watch":{"everyone":true}`, i))
@@ -181,7 +181,7 @@ func (w *twins) strangersConnect(t *testing.T) (leave func()) {
 }
 
 // checkNewest lets a stranger's ping be as far ahead of the clock as one can be. A list does not begin there.
-func (w *twins) checkNewest(t *testing.T) {
+func (w *pair) checkNewest(t *testing.T) {
 	t.Helper()
 	ahead := time.Now().Add(4 * time.Second)
 	w.hiding.do(t, 0, "POST", "/users/alice/ping", fmt.Sprintf(`{"at":%q}`, exact(ahead)))
@@ -197,7 +197,7 @@ func (w *twins) checkNewest(t *testing.T) {
 }
 
 // strangersAreDeleted deletes strangers: one by one, and by retention.
-func (w *twins) strangersAreDeleted(t *testing.T) {
+func (w *pair) strangersAreDeleted(t *testing.T) {
 	t.Helper()
 	w.hiding.do(t, 0, "DELETE", "/users/alice", "")
 	w.hiding.do(t, 1, "DELETE", "/users/davey/connections", "")
@@ -212,7 +212,7 @@ func (w *twins) strangersAreDeleted(t *testing.T) {
 }
 
 // friendGoes lets hank remove bobby.
-func (w *twins) friendGoes(t *testing.T) {
+func (w *pair) friendGoes(t *testing.T) {
 	t.Helper()
 	bobby := w.gone.tokenOf(t, "bobby")
 	for _, s := range []site{w.gone, w.hiding} {
@@ -226,7 +226,7 @@ func (w *twins) friendGoes(t *testing.T) {
 }
 
 // strangerGoesOn lets hank come and go, say something, and know others, where strangers act.
-func (w *twins) strangerGoesOn(t *testing.T) {
+func (w *pair) strangerGoesOn(t *testing.T) {
 	t.Helper()
 	w.hiding.play(t, fmt.Sprintf(`
 		1 POST /users/hank/leave {"at":%q}
@@ -236,7 +236,7 @@ func (w *twins) strangerGoesOn(t *testing.T) {
 }
 
 // friendReturns lets hank add bobby again, in the same state in both sites.
-func (w *twins) friendReturns(t *testing.T) {
+func (w *pair) friendReturns(t *testing.T) {
 	t.Helper()
 	w.hiding.play(t, `
 		0 DELETE /users/hank/availability

@@ -18,20 +18,20 @@ const takeover = leaseTime + leaseRenew + visitEvery
 type lastStep struct {
 	name   string
 	before lastseen.CallState // "" if the step starts the call
-	do     func(w *world, dying *server, id string)
+	do     func(f *fixture, dying *server, id string)
 
 	known lastseen.CallState // what the parties are told in the end if no party acts
 	wait  time.Duration      // until then, at most
 }
 
 func lastSteps() []lastStep {
-	start := func(w *world, dying *server, _ string) { w.rings(dying, "alice", "bob") }
-	act := func(user string, action lastseen.CallAction) func(*world, *server, string) {
-		return func(w *world, dying *server, id string) { w.acts(dying, id, user, action) }
+	start := func(f *fixture, dying *server, _ string) { f.rings(dying, "alice", "bob") }
+	act := func(user string, action lastseen.CallAction) func(*fixture, *server, string) {
+		return func(f *fixture, dying *server, id string) { f.acts(dying, id, user, action) }
 	}
-	expire := func(w *world, _ *server, _ string) { // the server with the lease does that when it is time
-		bob := w.servers[1].connections[lastseen.UserKey{Namespace: ns, User: "bob"}]
-		bob.since, bob.silent = w.monotonic(), true
+	expire := func(f *fixture, _ *server, _ string) { // the server with the lease does that when it is time
+		bob := f.servers[1].connections[lastseen.UserKey{Namespace: ns, User: "bob"}]
+		bob.since, bob.silent = f.monotonic(), true
 	}
 	// A connection that follows a call reads it at least this often: while it rings, four times in the quiet time.
 	const reread = quiet/4 + time.Second
@@ -79,53 +79,53 @@ func TestServerDiesAfterAStep(t *testing.T) {
 }
 
 func testDeath(t *testing.T, step lastStep) {
-	w, dying, lives := newPair(t)
-	w.acts(dying, w.rings(dying, "carol", "dave"), "carol", lastseen.End) // so that it has the lease
-	w.pass(time.Second)
-	require.Same(t, dying.handle, w.holder)
+	f, dying, lives := newPair(t)
+	f.acts(dying, f.rings(dying, "carol", "dave"), "carol", lastseen.End) // so that it has the lease
+	f.pass(time.Second)
+	require.Same(t, dying.handle, f.holder)
 	connect(lives, lives)
 	var told []lastseen.CallState // by the server that dies
 	id := "call-2"
 	if step.before != "" {
-		require.Equal(t, id, w.rings(dying, "alice", "bob"))
+		require.Equal(t, id, f.rings(dying, "alice", "bob"))
 		told = append(told, lastseen.Ringing)
 	}
-	w.settle()
+	f.settle()
 	if step.before == lastseen.Active {
-		w.acts(dying, id, "bob", lastseen.Accept)
+		f.acts(dying, id, "bob", lastseen.Accept)
 		told = append(told, lastseen.Active)
 	}
-	w.settle()
+	f.settle()
 	died := dying.dies()
-	step.do(w, dying, id)
+	step.do(f, dying, id)
 	for passed := time.Duration(0); !died(); passed += tick {
 		require.Less(t, passed, 2*quiet, "the server did not do the step")
-		w.pass(tick)
+		f.pass(tick)
 	}
-	w.kill(dying)
+	f.kill(dying)
 
-	w.pass(max(step.wait, takeover))
+	f.pass(max(step.wait, takeover))
 	told = append(told, step.known)
 	require.Equal(t, told, lives.states("bob"))
 	require.Equal(t, told, lives.states("alice"))
-	w.requireState(id, step.known)
+	f.requireState(id, step.known)
 	if step.known == lastseen.Active {
-		w.requireInCall("alice", "bob")
-		w.acts(lives, id, "alice", lastseen.End)
-		w.settle()
+		f.requireInCall("alice", "bob")
+		f.acts(lives, id, "alice", lastseen.End)
+		f.settle()
 		require.Equal(t, lastseen.Ended, lives.told["alice"][len(lives.told["alice"])-1].State)
 		require.Equal(t, lastseen.Ended, lives.told["bob"][len(lives.told["bob"])-1].State)
 	}
-	w.requireInCall()
-	w.requireNotRecorded("alice", "bob")
+	f.requireInCall()
+	f.requireNotRecorded("alice", "bob")
 }
 
 // requireNotRecorded requires that details do not say that users are in a call, not even until a time that has passed.
-func (w *world) requireNotRecorded(users ...string) {
-	w.t.Helper()
-	_, details, err := w.store.Describe(w.t.Context(), ns, users)
-	require.NoError(w.t, err)
+func (f *fixture) requireNotRecorded(users ...string) {
+	f.t.Helper()
+	_, details, err := f.store.Describe(f.t.Context(), ns, users)
+	require.NoError(f.t, err)
 	for _, user := range users {
-		require.Zero(w.t, details[user].InCallUntil, user)
+		require.Zero(f.t, details[user].InCallUntil, user)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // TestRun: the loops do their work when it is due, and when something happens, until the context ends.
 func TestRun(t *testing.T) {
-	w, k := newSingle(t)
+	f, k := newSingle(t)
 	k.receive = k.Receive
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
@@ -27,13 +27,13 @@ func TestRun(t *testing.T) {
 	_, err := done(k.Start(t.Context(), ns, c))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		w.elapsed.Add(int64(c.Ring))
+		f.elapsed.Add(int64(c.Ring))
 		return k.Stats().Reached[lastseen.Missed] == 1
 	}, time.Minute, time.Millisecond)
 	require.True(t, k.Stats().Watching)
 	cancel()
 	<-stopped
-	require.Equal(t, w.monotonic()+time.Millisecond, w.until, "the lease was given up")
+	require.Equal(t, f.monotonic()+time.Millisecond, f.until, "the lease was given up")
 }
 
 // TestReceive: signals of other kinds, and the zero signal, change nothing.
@@ -103,14 +103,14 @@ func TestSchedule(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	var w warnings
-	require.False(t, w.next(0, false))
-	require.True(t, w.next(0, true))
-	require.False(t, w.next(2*time.Minute, true), "the same series")
-	require.False(t, w.next(3*time.Minute, false))
-	require.True(t, w.next(4*time.Minute, true))
-	require.False(t, w.next(4*time.Minute+time.Second, false))
-	require.False(t, w.next(4*time.Minute+2*time.Second, true), "a short time later")
-	require.False(t, w.next(5*time.Minute, false))
-	require.True(t, w.next(5*time.Minute+time.Second, true))
+	var f warnings
+	require.False(t, f.next(0, false))
+	require.True(t, f.next(0, true))
+	require.False(t, f.next(2*time.Minute, true), "the same series")
+	require.False(t, f.next(3*time.Minute, false))
+	require.True(t, f.next(4*time.Minute, true))
+	require.False(t, f.next(4*time.Minute+time.Second, false))
+	require.False(t, f.next(4*time.Minute+2*time.Second, true), "a short time later")
+	require.False(t, f.next(5*time.Minute, false))
+	require.True(t, f.next(5*time.Minute+time.Second, true))
 }

@@ -16,20 +16,20 @@ import (
 // TestParties: each step reaches the connections of both parties on all servers at once, and they are shown to be in a
 // call while it is active.
 func TestParties(t *testing.T) {
-	w, a, b := newPair(t)
+	f, a, b := newPair(t)
 	a.connect("alice", "")
 	connect(b, b)
-	id := w.rings(a, "alice", "bob")
-	w.settle()
-	w.requireInCall()
-	require.Equal(t, lastseen.Stepped, w.acts(b, id, "bob", lastseen.Accept))
-	w.requireInCall("alice", "bob")
-	w.settle()
-	require.Equal(t, lastseen.Repeated, w.acts(b, id, "bob", lastseen.Alive))
-	require.Equal(t, lastseen.Refused, w.acts(b, id, "bob", lastseen.Reject))
-	require.Equal(t, lastseen.Stepped, w.acts(a, id, "alice", lastseen.End))
-	w.requireInCall()
-	w.settle()
+	id := f.rings(a, "alice", "bob")
+	f.settle()
+	f.requireInCall()
+	require.Equal(t, lastseen.Stepped, f.acts(b, id, "bob", lastseen.Accept))
+	f.requireInCall("alice", "bob")
+	f.settle()
+	require.Equal(t, lastseen.Repeated, f.acts(b, id, "bob", lastseen.Alive))
+	require.Equal(t, lastseen.Refused, f.acts(b, id, "bob", lastseen.Reject))
+	require.Equal(t, lastseen.Stepped, f.acts(a, id, "alice", lastseen.End))
+	f.requireInCall()
+	f.settle()
 	want := []lastseen.CallState{lastseen.Ringing, lastseen.Active, lastseen.Ended}
 	for _, states := range [][]lastseen.CallState{a.states("alice"), b.states("alice"), b.states("bob")} {
 		require.Equal(t, want, states)
@@ -42,15 +42,15 @@ func TestParties(t *testing.T) {
 
 // TestErrorsAreReturned: a step that was not done has no consequences.
 func TestErrorsAreReturned(t *testing.T) {
-	w, s := newSingle(t)
-	w.rings(s, "alice", "bob")
-	w.pass(time.Second)
+	f, s := newSingle(t)
+	f.rings(s, "alice", "bob")
+	f.pass(time.Second)
 	s.connect("alice", "")
-	_, err := done(s.Start(t.Context(), ns, w.call("alice", "carol")))
+	_, err := done(s.Start(t.Context(), ns, f.call("alice", "carol")))
 	require.ErrorIs(t, err, store.ErrCallerBusy)
 	_, err = done(s.Act(t.Context(), ns, store.CallAct{ID: "call-1", User: "carol", Action: lastseen.Accept}))
 	require.ErrorIs(t, err, store.ErrCallNotFound)
-	w.pass(time.Second)
+	f.pass(time.Second)
 	require.Empty(t, s.told)
 	require.Zero(t, s.Stats().Unclear)
 }
@@ -58,24 +58,24 @@ func TestErrorsAreReturned(t *testing.T) {
 // TestUnreachableCallee: a callee who must not learn of a call is not signalled, whatever becomes of it.
 func TestUnreachableCallee(t *testing.T) {
 	for _, unknown := range []bool{false, true} {
-		w, a, b := newPair(t)
+		f, a, b := newPair(t)
 		a.connect("carol", "")
 		b.connect("bob", "")
-		busy := w.rings(b, "alice", "bob")
-		w.acts(b, busy, "bob", lastseen.Accept)
-		w.pass(time.Second)
+		busy := f.rings(b, "alice", "bob")
+		f.acts(b, busy, "bob", lastseen.Accept)
+		f.pass(time.Second)
 		heard := len(b.told["bob"])
-		c := w.call("carol", "bob")
+		c := f.call("carol", "bob")
 		c.CalleeHidden = true
 		if unknown {
 			a.lose = loseOnce("StartCall", a)
 			_, err := done(a.Start(t.Context(), ns, c))
 			require.ErrorIs(t, err, store.ErrUnavailable)
 		} else {
-			w.starts(a, c)
+			f.starts(a, c)
 		}
-		w.pass(ring + time.Second)
-		w.requireState(c.ID, lastseen.Missed)
+		f.pass(ring + time.Second)
+		f.requireState(c.ID, lastseen.Missed)
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Missed}, a.states("carol"))
 		require.Len(t, b.told["bob"], heard, "%v", unknown)
 	}
@@ -85,21 +85,21 @@ func TestUnreachableCallee(t *testing.T) {
 // callee, it is for the caller alone. It is sent when the step is finished, and not before.
 func TestSignals(t *testing.T) {
 	for _, reaches := range []bool{true, false} {
-		w := newWorld(t, 1)
-		s, users := w.servers[0], []string{"carol", "bob"}
+		f := newFixture(t, 1)
+		s, users := f.servers[0], []string{"carol", "bob"}
 		if !reaches {
-			w.acts(s, w.rings(s, "alice", "bob"), "bob", lastseen.Accept)
+			f.acts(s, f.rings(s, "alice", "bob"), "bob", lastseen.Accept)
 			users = []string{"carol"}
 		}
-		w.settle()
-		c := w.call("carol", "bob")
+		f.settle()
+		c := f.call("carol", "bob")
 		c.CalleeHidden = !reaches
 		step, finish, err := s.Start(t.Context(), ns, c)
 		require.NoError(t, err)
 		require.Empty(t, s.signals)
 		finish()
 		require.Equal(t, []Change{{step.Call.ID, users, &step.Call}}, changesOf(s.signals))
-		w.acts(s, step.Call.ID, "carol", lastseen.End)
+		f.acts(s, step.Call.ID, "carol", lastseen.End)
 		ended := changesOf(s.signals)[1]
 		require.Equal(t, users, ended.Users)
 		require.Equal(t, lastseen.Cancelled, ended.Call.State)
@@ -167,13 +167,13 @@ func loseOnce(name string, h *server) func(string) error {
 // TestUnknownOutcome: if a step returned no result, the parties learn what became of the call, once the store works.
 func TestUnknownOutcome(t *testing.T) {
 	for _, canceled := range []bool{false, true} {
-		w, a, b := newPair(t)
+		f, a, b := newPair(t)
 		connect(a, b)
-		c := w.call("alice", "bob")
+		c := f.call("alice", "bob")
 		a.lose = loseOnce("StartCall", a)
 		_, err := done(a.Start(t.Context(), ns, c))
 		require.ErrorIs(t, err, store.ErrUnavailable)
-		w.pass(2 * time.Second)
+		f.pass(2 * time.Second)
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing}, a.states("alice"))
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing}, b.states("bob"))
 
@@ -188,23 +188,23 @@ func TestUnknownOutcome(t *testing.T) {
 		_, err = done(a.Act(ctx, ns, store.CallAct{ID: c.ID, User: "bob", Action: lastseen.Accept}))
 		require.Error(t, err)
 		cancel()
-		w.away()
-		w.pass(20 * time.Second)
+		f.away()
+		f.pass(20 * time.Second)
 		a.lose = func(string) error { return nil }
-		w.back()
-		w.pass(10 * time.Second)
+		f.back()
+		f.pass(10 * time.Second)
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Active}, a.states("alice"))
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Active}, b.states("bob"))
-		w.requireInCall("alice", "bob")
+		f.requireInCall("alice", "bob")
 		require.Zero(t, a.Stats().Unclear)
 	}
 }
 
 // TestCanceledRequest: what was done reaches everyone although the client is gone.
 func TestCanceledRequest(t *testing.T) {
-	w, a, b := newPair(t)
+	f, a, b := newPair(t)
 	b.connect("bob", "")
-	id := w.rings(a, "alice", "bob")
+	id := f.rings(a, "alice", "bob")
 	ctx, cancel := context.WithCancel(t.Context())
 	a.lose = func(string) error {
 		cancel()
@@ -212,60 +212,60 @@ func TestCanceledRequest(t *testing.T) {
 	}
 	_, err := done(a.Act(ctx, ns, store.CallAct{ID: id, User: "bob", Action: lastseen.Accept}))
 	require.NoError(t, err)
-	w.requireInCall("alice", "bob")
-	w.settle()
+	f.requireInCall("alice", "bob")
+	f.settle()
 	require.Equal(t, []lastseen.CallState{lastseen.Active}, b.states("bob"))
 }
 
 // TestRepeatedStart: a client that repeats a call has its parties signalled again.
 func TestRepeatedStart(t *testing.T) {
-	w, a, b := newPair(t)
+	f, a, b := newPair(t)
 	b.connect("bob", "")
-	c := w.call("alice", "bob")
+	c := f.call("alice", "bob")
 	b.deaf = true
-	w.starts(a, c)
+	f.starts(a, c)
 	b.deaf = false
-	w.settle()
+	f.settle()
 	require.Empty(t, b.states("bob"))
 	step, err := done(a.Start(t.Context(), ns, c))
 	require.NoError(t, err)
 	require.Equal(t, lastseen.Repeated, step.Outcome)
-	w.settle()
+	f.settle()
 	require.Equal(t, []lastseen.CallState{lastseen.Ringing}, b.states("bob"))
 	require.Equal(t, int64(1), a.Stats().Reached[lastseen.Ringing])
 }
 
 // TestSignalsThatFail are sent again.
 func TestSignalsThatFail(t *testing.T) {
-	w, a, b := newPair(t)
+	f, a, b := newPair(t)
 	b.connect("bob", "")
 	a.failing("Signal", store.ErrOverloaded)
-	w.rings(a, "alice", "bob")
-	w.pass(3 * time.Second)
+	f.rings(a, "alice", "bob")
+	f.pass(3 * time.Second)
 	require.Empty(t, b.states("bob"))
 	a.fail = func(string) error { return nil }
-	w.pass(retryAfter)
+	f.pass(retryAfter)
 	require.Equal(t, []lastseen.CallState{lastseen.Ringing}, b.states("bob"))
 	require.Zero(t, a.Stats().Unclear)
 }
 
 // TestUnclearIsBounded, in number and in time.
 func TestUnclearIsBounded(t *testing.T) {
-	w, s := newSingle(t)
-	w.away()
+	f, s := newSingle(t)
+	f.away()
 	for i := range maxUnclear + 10 {
 		_, err := done(s.Act(t.Context(), ns, store.CallAct{ID: fmt.Sprint(i), User: "bob", Action: lastseen.Accept}))
 		require.ErrorIs(t, err, store.ErrUnavailable)
 	}
 	require.Equal(t, maxUnclear, s.Stats().Unclear)
-	require.Equal(t, 1, countLines(w.log.String()))
+	require.Equal(t, 1, countLines(f.log.String()))
 	before := s.counts["ReadCalls"]
-	w.pass(10 * time.Second)
+	f.pass(10 * time.Second)
 	require.LessOrEqual(t, s.counts["ReadCalls"]-before, 10, "one at a time finds out whether the store is back")
-	w.elapsed.Add(int64(unclearKept))
-	w.settle()
+	f.elapsed.Add(int64(unclearKept))
+	f.settle()
 	require.Zero(t, s.Stats().Unclear)
-	w.back()
-	w.pass(time.Second)
+	f.back()
+	f.pass(time.Second)
 	require.Zero(t, s.results.due.rest(0, 0))
 }

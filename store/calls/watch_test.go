@@ -15,36 +15,36 @@ import (
 func TestMissed(t *testing.T) {
 	for caller := range 2 {
 		for starter := range 2 {
-			w := newWorld(t, 2)
-			w.pass(time.Minute)
-			alice, bob := w.servers[caller], w.servers[1-caller]
+			f := newFixture(t, 2)
+			f.pass(time.Minute)
+			alice, bob := f.servers[caller], f.servers[1-caller]
 			connect(alice, bob)
-			id := w.rings(w.servers[starter], "alice", "bob")
-			w.pass(ring - tick)
-			w.requireState(id, lastseen.Ringing)
-			w.pass(tick)
-			w.requireState(id, lastseen.Missed)
+			id := f.rings(f.servers[starter], "alice", "bob")
+			f.pass(ring - tick)
+			f.requireState(id, lastseen.Ringing)
+			f.pass(tick)
+			f.requireState(id, lastseen.Missed)
 			want := []lastseen.CallState{lastseen.Ringing, lastseen.Missed}
 			require.Equal(t, want, alice.states("alice"))
 			require.Equal(t, want, bob.states("bob"))
-			require.Equal(t, int64(1), w.servers[starter].Stats().Reached[lastseen.Ringing])
-			require.Equal(t, int64(1), w.servers[0].Stats().Reached[lastseen.Missed]+
-				w.servers[1].Stats().Reached[lastseen.Missed])
-			require.Empty(t, w.log.String())
+			require.Equal(t, int64(1), f.servers[starter].Stats().Reached[lastseen.Ringing])
+			require.Equal(t, int64(1), f.servers[0].Stats().Reached[lastseen.Missed]+
+				f.servers[1].Stats().Reached[lastseen.Missed])
+			require.Empty(t, f.log.String())
 		}
 	}
 }
 
 // TestOneServerEndsCalls: of several servers, the one with the lease does the work.
 func TestOneServerEndsCalls(t *testing.T) {
-	w := newWorld(t, 3)
+	f := newFixture(t, 3)
 	for i := range 20 {
-		w.rings(w.servers[i%3], fmt.Sprint("from-", i), fmt.Sprint("to-", i))
-		w.pass(time.Second)
+		f.rings(f.servers[i%3], fmt.Sprint("from-", i), fmt.Sprint("to-", i))
+		f.pass(time.Second)
 	}
-	w.pass(time.Minute)
+	f.pass(time.Minute)
 	var watching []*server
-	for _, s := range w.servers {
+	for _, s := range f.servers {
 		stats := s.Stats()
 		if stats.Watching {
 			watching = append(watching, s)
@@ -64,11 +64,11 @@ func TestOneServerEndsCalls(t *testing.T) {
 // stops, since it gives up the lease.
 func TestTakeover(t *testing.T) {
 	for _, stops := range []bool{false, true} {
-		w, first, second := newPair(t)
-		w.pass(time.Second)
-		id := w.rings(first, "alice", "bob")
-		w.pass(ring - 3*time.Second)
-		if first.handle != w.holder {
+		f, first, second := newPair(t)
+		f.pass(time.Second)
+		id := f.rings(first, "alice", "bob")
+		f.pass(ring - 3*time.Second)
+		if first.handle != f.holder {
 			first, second = second, first
 		}
 		second.connect("bob", "")
@@ -76,36 +76,36 @@ func TestTakeover(t *testing.T) {
 			first.watch.stop(t.Context())
 			require.False(t, first.Stats().Watching)
 		}
-		w.kill(first)
-		w.pass(3*time.Second - tick)
-		w.requireState(id, lastseen.Ringing)
-		w.pass(tick)
+		f.kill(first)
+		f.pass(3*time.Second - tick)
+		f.requireState(id, lastseen.Ringing)
+		f.pass(tick)
 		if !stops {
-			w.pass(leaseTime + leaseRenew - 3*time.Second)
+			f.pass(leaseTime + leaseRenew - 3*time.Second)
 		}
-		w.requireState(id, lastseen.Missed)
+		f.requireState(id, lastseen.Missed)
 		require.Equal(t, []lastseen.CallState{lastseen.Missed}, second.states("bob"))
-		require.Same(t, second.handle, w.holder)
+		require.Same(t, second.handle, f.holder)
 	}
 }
 
 // TestLeaseLost: a server that was stopped for a while and then finds another one with the lease stops its work.
 func TestLeaseLost(t *testing.T) {
-	w, first, second := newPair(t)
-	w.rings(first, "alice", "bob")
-	w.pass(time.Second)
-	if first.handle != w.holder {
+	f, first, second := newPair(t)
+	f.rings(first, "alice", "bob")
+	f.pass(time.Second)
+	if first.handle != f.holder {
 		first, second = second, first
 	}
 	require.Equal(t, 1, first.Stats().GoingOn)
-	w.servers = []*server{second}
-	w.pass(10 * time.Second)
-	w.servers = []*server{first, second}
-	w.pass(leaseRenew)
+	f.servers = []*server{second}
+	f.pass(10 * time.Second)
+	f.servers = []*server{first, second}
+	f.pass(leaseRenew)
 	require.Equal(t, Stats{Watching: false, Reached: first.Stats().Reached}, first.Stats())
 	require.True(t, second.Stats().Watching)
 	before := first.counts["ExpireCalls"]
-	w.pass(time.Minute)
+	f.pass(time.Minute)
 	require.Equal(t, before, first.counts["ExpireCalls"])
 }
 
@@ -113,63 +113,63 @@ func TestLeaseLost(t *testing.T) {
 // takes. While they ring they cost few visits: signals together cost one for a pause.
 func TestManyAtOnce(t *testing.T) {
 	const n = 2*store.MaxCallBatch + 10
-	w, s, bob := newPair(t)
-	w.pass(time.Second)
+	f, s, bob := newPair(t)
+	f.pass(time.Second)
 	for i := range n {
 		bob.connect(fmt.Sprint("to-", i), "")
-		w.rings(s, fmt.Sprint("from-", i), fmt.Sprint("to-", i))
+		f.rings(s, fmt.Sprint("from-", i), fmt.Sprint("to-", i))
 	}
-	w.pass(ring - time.Second)
+	f.pass(ring - time.Second)
 	require.Equal(t, n, s.Stats().GoingOn+bob.Stats().GoingOn)
 	require.Less(t, s.counts["ExpireCalls"]+bob.counts["ExpireCalls"], 15)
-	w.pass(time.Second)
+	f.pass(time.Second)
 	require.Zero(t, s.Stats().GoingOn+bob.Stats().GoingOn)
 	for i := range n {
-		w.requireState(fmt.Sprint("call-", i+1), lastseen.Missed)
+		f.requireState(fmt.Sprint("call-", i+1), lastseen.Missed)
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Missed}, bob.states(fmt.Sprint("to-", i)))
 	}
 }
 
 // TestShorterRing: a call that is due before those that are known is ended on time, whichever server starts it.
 func TestShorterRing(t *testing.T) {
-	w := newWorld(t, 2)
-	w.rings(w.servers[0], "alice", "bob")
-	w.pass(time.Second)
-	for i, s := range w.servers {
-		c := w.call(fmt.Sprint("from-", i), fmt.Sprint("to-", i))
+	f := newFixture(t, 2)
+	f.rings(f.servers[0], "alice", "bob")
+	f.pass(time.Second)
+	for i, s := range f.servers {
+		c := f.call(fmt.Sprint("from-", i), fmt.Sprint("to-", i))
 		c.Ring = time.Second
-		w.starts(s, c)
-		w.pass(c.Ring - tick)
-		w.requireState(c.ID, lastseen.Ringing)
-		w.pass(tick)
-		w.requireState(c.ID, lastseen.Missed)
+		f.starts(s, c)
+		f.pass(c.Ring - tick)
+		f.requireState(c.ID, lastseen.Ringing)
+		f.pass(tick)
+		f.requireState(c.ID, lastseen.Missed)
 	}
 }
 
 // TestWithoutSignals: everything still works, some seconds later.
 func TestWithoutSignals(t *testing.T) {
-	w := newWorld(t, 2)
-	w.rings(w.servers[0], "carol", "dave") // the lease is taken
-	w.pass(time.Minute)
-	starter := w.servers[0]
-	if starter.handle == w.holder {
-		starter = w.servers[1]
+	f := newFixture(t, 2)
+	f.rings(f.servers[0], "carol", "dave") // the lease is taken
+	f.pass(time.Minute)
+	starter := f.servers[0]
+	if starter.handle == f.holder {
+		starter = f.servers[1]
 	}
-	for _, s := range w.servers {
+	for _, s := range f.servers {
 		s.failing("Signal", store.ErrNoSignals)
 	}
-	id := w.rings(starter, "alice", "bob")
-	w.pass(ring + visitEvery)
-	w.requireState(id, lastseen.Missed)
+	id := f.rings(starter, "alice", "bob")
+	f.pass(ring + visitEvery)
+	f.requireState(id, lastseen.Missed)
 	require.Zero(t, starter.Stats().Unclear)
-	require.Empty(t, w.log.String())
+	require.Empty(t, f.log.String())
 }
 
 // TestIdle: what servers do without calls does not grow with their number, and is little.
 func TestIdle(t *testing.T) {
-	w := newWorld(t, 2)
-	w.pass(time.Hour)
-	for _, s := range w.servers {
+	f := newFixture(t, 2)
+	f.pass(time.Hour)
+	for _, s := range f.servers {
 		require.Equal(t, map[string]int{"CallNamespaces": int(time.Hour/listEvery) + 1}, s.counts)
 	}
 }
@@ -177,93 +177,93 @@ func TestIdle(t *testing.T) {
 // TestManyNamespaces: namespaces without calls are visited at a bounded rate, and forgotten with the last call.
 func TestManyNamespaces(t *testing.T) {
 	const n = 5000
-	w, s := newSingle(t)
+	f, s := newSingle(t)
 	for i := range n {
 		s.listed = append(s.listed, fmt.Sprintf("ns-%04d", i))
 	}
-	w.pass(time.Minute)
+	f.pass(time.Minute)
 	require.Len(t, s.watch.namespaces, n)
 	before := s.counts["ExpireCalls"]
-	w.pass(time.Minute)
+	f.pass(time.Minute)
 	require.InEpsilon(t, 60*time.Second/idleSpread, s.counts["ExpireCalls"]-before, 0.1)
 
-	id := w.rings(s, "alice", "bob")
-	w.pass(ring)
-	w.requireState(id, lastseen.Missed)
+	id := f.rings(s, "alice", "bob")
+	f.pass(ring)
+	f.requireState(id, lastseen.Missed)
 	s.listed = []string{}
-	w.pass(time.Minute)
+	f.pass(time.Minute)
 	require.Empty(t, s.watch.namespaces)
 	require.Zero(t, s.watch.due.rest(0, 0))
 	require.False(t, s.Stats().Watching)
-	require.Empty(t, w.log.String())
+	require.Empty(t, f.log.String())
 }
 
 // TestPace: calls that begin all the time cost a bounded number of visits.
 func TestPace(t *testing.T) {
-	w, s := newSingle(t)
-	w.pass(time.Second)
+	f, s := newSingle(t)
+	f.pass(time.Second)
 	visits := s.counts["ExpireCalls"]
 	for i := range 10 * time.Second / tick {
-		w.rings(s, fmt.Sprint("from-", i), fmt.Sprint("to-", i))
-		w.pass(tick)
+		f.rings(s, fmt.Sprint("from-", i), fmt.Sprint("to-", i))
+		f.pass(tick)
 	}
 	require.LessOrEqual(t, s.counts["ExpireCalls"]-visits, int(10*time.Second/visitPause)+1)
 }
 
 // TestBeginsDuringAVisit: a call that begins while its namespace is visited is ended on time.
 func TestBeginsDuringAVisit(t *testing.T) {
-	w, s := newSingle(t)
-	w.rings(s, "alice", "bob")
-	w.pass(time.Second)
-	short := w.call("carol", "dave")
+	f, s := newSingle(t)
+	f.rings(s, "alice", "bob")
+	f.pass(time.Second)
+	short := f.call("carol", "dave")
 	short.Ring = time.Second
 	s.lose = func(method string) error {
 		if method == "ExpireCalls" {
 			s.lose = func(string) error { return nil }
-			w.starts(s, short)
+			f.starts(s, short)
 		}
 		return nil
 	}
 	s.watch.expect(ns)
-	w.pass(short.Ring + visitPause)
-	w.requireState(short.ID, lastseen.Missed)
+	f.pass(short.Ring + visitPause)
+	f.requireState(short.ID, lastseen.Missed)
 }
 
 // TestLeaseEnds: a server that cannot renew the lease does not act as if it had it for longer than that lasts.
 func TestLeaseEnds(t *testing.T) {
-	w, s := newSingle(t)
-	w.rings(s, "alice", "bob")
-	w.pass(time.Second)
+	f, s := newSingle(t)
+	f.rings(s, "alice", "bob")
+	f.pass(time.Second)
 	require.True(t, s.Stats().Watching)
 	s.failing("Lease", store.ErrUnavailable)
-	w.pass(leaseTime - leaseRenew - time.Second)
+	f.pass(leaseTime - leaseRenew - time.Second)
 	require.True(t, s.Stats().Watching, "others cannot have it yet")
-	w.pass(2 * leaseRenew)
+	f.pass(2 * leaseRenew)
 	require.False(t, s.Stats().Watching)
 	require.Zero(t, s.Stats().GoingOn)
 }
 
 // TestOutageOfTheWatch: while the store is away, calls neither end nor are forgotten, and it is logged once.
 func TestOutageOfTheWatch(t *testing.T) {
-	w := newWorld(t, 2)
-	id := w.rings(w.servers[0], "alice", "bob")
-	w.pass(10 * time.Second)
-	w.away()
-	w.pass(10 * time.Minute)
-	w.back()
-	w.pass(5 * time.Second)
-	w.requireState(id, lastseen.Ringing)
-	w.pass(leaseTime + ring - 20*time.Second)
-	w.requireState(id, lastseen.Missed)
-	require.LessOrEqual(t, countLines(w.log.String()), 2, w.log.String())
+	f := newFixture(t, 2)
+	id := f.rings(f.servers[0], "alice", "bob")
+	f.pass(10 * time.Second)
+	f.away()
+	f.pass(10 * time.Minute)
+	f.back()
+	f.pass(5 * time.Second)
+	f.requireState(id, lastseen.Ringing)
+	f.pass(leaseTime + ring - 20*time.Second)
+	f.requireState(id, lastseen.Missed)
+	require.LessOrEqual(t, countLines(f.log.String()), 2, f.log.String())
 }
 
 // TestNoCalls: namespaces that cannot have calls are not asked more often than others.
 func TestNoCalls(t *testing.T) {
-	w, s := newSingle(t)
+	f, s := newSingle(t)
 	s.failing("ExpireCalls", store.ErrNoCalls)
 	s.listed = []string{ns}
-	w.pass(time.Minute)
+	f.pass(time.Minute)
 	require.InDelta(t, time.Minute/visitEvery, s.counts["ExpireCalls"], 2)
-	require.Empty(t, w.log.String())
+	require.Empty(t, f.log.String())
 }

@@ -16,7 +16,7 @@ import (
 
 // model is what has to be written for connections, each of a user of its own, by rules simpler than the registry's.
 type model struct {
-	*world
+	*fixture
 	conns  []*modelConn
 	okFrom time.Duration // since when the store works; 0 while it does not
 	fault  time.Duration // when it last began or stopped to work
@@ -44,8 +44,8 @@ type modelConn struct {
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		random := func() float64 { return rapid.Float64Range(0, 0.99).Draw(rt, "random") }
-		w := newWorld(t, func(o *Options) { o.Random = random })
-		m := &model{world: w, okFrom: start}
+		f := newFixture(t, func(o *Options) { o.Random = random })
+		m := &model{fixture: f, okFrom: start}
 		rt.Repeat(map[string]func(*rapid.T){
 			"open": m.open, "hear": m.hear, "idle": m.idleness, "end": m.end, "leave": m.leave,
 			"pass": m.pass, "pass long": m.pass, "stay": m.stay, "outage": m.outage, "step": m.step, "close": m.close,
@@ -158,7 +158,7 @@ func (m *model) stay(t *rapid.T) {
 
 func (m *model) passFor(t *rapid.T, d time.Duration) {
 	for ; d > 0; d -= tickEvery {
-		m.world.pass(tickEvery)
+		m.fixture.pass(tickEvery)
 		m.check(t)
 		m.checkTimely(t)
 	}

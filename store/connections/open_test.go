@@ -12,47 +12,47 @@ import (
 )
 
 func TestOpenRecordsFirstPing(t *testing.T) {
-	w := newWorld(t)
-	c := w.open("alice")
-	got := w.only()
+	f := newFixture(t)
+	c := f.open("alice")
+	got := f.only()
 	require.Equal(t, "tab", DeviceOf(got.ID))
 	want := store.DeviceSighting{User: "alice", ID: got.ID, Kind: lastseen.Web, At: base, Meta: `{"v":1}`}
 	require.Equal(t, want, got.DeviceSighting)
 	require.Equal(t, lastseen.State{At: base}, c.State())
 	require.Equal(t, "tab", c.Device())
-	require.Equal(t, Stats{Open: 1, Opened: 1}, w.Stats())
+	require.Equal(t, Stats{Open: 1, Opened: 1}, f.Stats())
 }
 
 func TestOpenFails(t *testing.T) {
-	w := newWorld(t)
-	w.store.fail(store.ErrUnavailable)
-	_, err := w.Open(t.Context(), w.opening("alice"))
+	f := newFixture(t)
+	f.store.fail(store.ErrUnavailable)
+	_, err := f.Open(t.Context(), f.opening("alice"))
 	require.ErrorIs(t, err, store.ErrUnavailable)
-	require.Empty(t, w.users)
-	w.store.fail(nil)
-	w.store.refuse = func(callKind, string) error { return store.ErrNoDevices }
-	_, err = w.Open(t.Context(), w.opening("alice"))
+	require.Empty(t, f.users)
+	f.store.fail(nil)
+	f.store.refuse = func(callKind, string) error { return store.ErrNoDevices }
+	_, err = f.Open(t.Context(), f.opening("alice"))
 	require.ErrorIs(t, err, store.ErrNoDevices)
-	require.Empty(t, w.users)
-	require.Equal(t, Stats{}, w.Stats())
+	require.Empty(t, f.users)
+	require.Equal(t, Stats{}, f.Stats())
 }
 
 func TestConnectionsOfOneUserAreLimited(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.MaxUser = 3 })
+	f := newFixture(t, func(o *Options) { o.MaxUser = 3 })
 	var open []*Connection
 	for range 3 {
-		open = append(open, w.open("alice"))
+		open = append(open, f.open("alice"))
 	}
-	w.open("bob")
-	_, err := w.Open(t.Context(), w.opening("alice"))
+	f.open("bob")
+	_, err := f.Open(t.Context(), f.opening("alice"))
 	require.ErrorIs(t, err, ErrTooMany)
 	for _, i := range []int{1, 2, 0} { // in the middle, the first, the last of the list
 		open[i].End(Ended)
-		w.open("alice").End(Ended)
+		f.open("alice").End(Ended)
 	}
-	require.Equal(t, 1, w.Stats().Open)
-	require.Len(t, w.users, 1)
-	require.Len(t, w.held, 1)
+	require.Equal(t, 1, f.Stats().Open)
+	require.Len(t, f.users, 1)
+	require.Len(t, f.held, 1)
 }
 
 // TestActivityOfOpenings: a client that connects again is idle since the same time as before, and one that says nothing
@@ -77,21 +77,21 @@ func TestActivityOfOpenings(t *testing.T) {
 		"idle in the future": {"new", idle(-time.Hour), seconds(10)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, c := newConnection(t)
-			w.hear(10*time.Second, c)
+			f, c := newConnection(t)
+			f.hear(10*time.Second, c)
 			c.SetIdle(true)
-			w.pass(time.Second)
-			require.Equal(t, seconds(10), w.only().Idle)
-			w.stay(89*time.Second, c)
-			w.store.take()
-			o := w.opening("alice")
+			f.pass(time.Second)
+			require.Equal(t, seconds(10), f.only().Idle)
+			f.stay(89*time.Second, c)
+			f.store.take()
+			o := f.opening("alice")
 			o.Device, o.Activity = test.device, test.Activity
-			again, err := w.Open(t.Context(), o)
+			again, err := f.Open(t.Context(), o)
 			require.NoError(t, err)
-			require.Equal(t, test.want, w.only().Idle)
+			require.Equal(t, test.want, f.only().Idle)
 			again.SetIdle(!again.idle)
-			w.pass(time.Second)
-			got := slices.DeleteFunc(w.store.take(), func(d written) bool { return d.ID != again.record })
+			f.pass(time.Second)
+			got := slices.DeleteFunc(f.store.take(), func(d written) bool { return d.ID != again.record })
 			require.Len(t, got, 1)
 			require.Equal(t, test.want == 0, got[0].Idle != 0)
 		})
@@ -117,25 +117,25 @@ func TestIdleUsersStayIdle(t *testing.T) {
 		"after pings, idle before":     {"tab", "tab", 115 * time.Second}, // the next ping said so
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.store.pass(10 * time.Second)
+			f := newFixture(t)
+			f.store.pass(10 * time.Second)
 			first := store.DeviceSighting{User: "alice", ID: test.record, At: seconds(10), Idle: seconds(10)}
 			record := func() {
-				window := w.store.settings.window()
-				_, err := w.store.RecordDevices(t.Context(), ns, window, []store.DeviceSighting{first})
+				window := f.store.settings.window()
+				_, err := f.store.RecordDevices(t.Context(), ns, window, []store.DeviceSighting{first})
 				require.NoError(t, err)
 			}
 			record()
-			w.store.pass(90 * time.Second)
-			o := w.opening("alice")
+			f.store.pass(90 * time.Second)
+			o := f.opening("alice")
 			o.Device, o.Activity = test.device, &Activity{Idle: true, For: test.idle}
-			_, err := w.Open(t.Context(), o)
+			_, err := f.Open(t.Context(), o)
 			require.NoError(t, err)
-			idle, _ := w.store.devices[ns+" alice"].Activity(seconds(100))
+			idle, _ := f.store.devices[ns+" alice"].Activity(seconds(100))
 			require.Equal(t, seconds(10), idle)
 			first.At, first.Gone = seconds(100), true
 			record()
-			idle, _ = w.store.devices[ns+" alice"].Activity(seconds(100))
+			idle, _ = f.store.devices[ns+" alice"].Activity(seconds(100))
 			require.Equal(t, seconds(10), idle)
 		})
 	}

@@ -54,8 +54,8 @@ func TestPauseEnds(t *testing.T) {
 
 // TestConcurrency calls everything from many goroutines, while the registry works, and compares the counts at the end.
 func TestConcurrency(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Left = nil; o.Logger = slog.New(slog.DiscardHandler); o.MaxUser = 1000 })
-	w.o.Left = func(string, int) {}
+	f := newFixture(t, func(o *Options) { o.Left = nil; o.Logger = slog.New(slog.DiscardHandler); o.MaxUser = 1000 })
+	f.o.Left = func(string, int) {}
 	stop := make(chan struct{})
 	var ticking, using sync.WaitGroup
 	ticking.Go(func() {
@@ -65,29 +65,29 @@ func TestConcurrency(t *testing.T) {
 				return
 			default:
 			}
-			w.store.pass(time.Duration(rand.IntN(3000)) * time.Millisecond)
-			w.tick(t.Context())
+			f.store.pass(time.Duration(rand.IntN(3000)) * time.Millisecond)
+			f.tick(t.Context())
 			switch {
 			case i%7 == 0:
-				w.store.fail(store.ErrUnavailable)
+				f.store.fail(store.ErrUnavailable)
 			case i%7 == 2:
-				w.store.fail(nil)
+				f.store.fail(nil)
 			case i%50 == 5:
-				w.store.close()
+				f.store.close()
 			}
 		}
 	})
 	for g := range 8 {
 		using.Go(func() {
 			for i := range 300 {
-				o := w.opening([]string{"alice", "bob", fmt.Sprint("u", g, i)}[i%3])
+				o := f.opening([]string{"alice", "bob", fmt.Sprint("u", g, i)}[i%3])
 				o.Meta = ""
-				c, err := w.Open(t.Context(), o)
+				c, err := f.Open(t.Context(), o)
 				if err != nil {
 					continue
 				}
 				for range rand.IntN(20) {
-					use(t, w, c)
+					use(t, f, c)
 				}
 				c.End(Ending(rand.IntN(4)))
 			}
@@ -96,27 +96,27 @@ func TestConcurrency(t *testing.T) {
 	using.Wait()
 	close(stop)
 	ticking.Wait()
-	w.store.fail(nil)
-	w.Stop(t.Context())
-	stats := w.Stats()
-	require.Empty(t, w.users)
-	require.Empty(t, w.held)
-	require.Zero(t, w.Registry.later)
+	f.store.fail(nil)
+	f.Stop(t.Context())
+	stats := f.Stats()
+	require.Empty(t, f.users)
+	require.Empty(t, f.held)
+	require.Zero(t, f.Registry.later)
 	require.Zero(t, stats.Open)
 	require.Zero(t, stats.Waiting)
 	require.Positive(t, stats.Opened)
 }
 
-func use(t *testing.T, w *world, c *Connection) {
+func use(t *testing.T, f *fixture, c *Connection) {
 	switch rand.IntN(12) {
 	case 0:
 		c.SetIdle(rand.IntN(2) == 0)
 	case 1:
 		_, _ = c.Leave(t.Context())
 	case 2:
-		w.Stats()
+		f.Stats()
 	case 3:
-		_ = w.Later(t.Context(), Departure{Namespace: ns, DeviceSighting: store.DeviceSighting{User: "bob", At: base}})
+		_ = f.Later(t.Context(), Departure{Namespace: ns, DeviceSighting: store.DeviceSighting{User: "bob", At: base}})
 	default:
 		c.Heard()
 	}

@@ -29,8 +29,8 @@ const (
 	start = time.Hour // of monotonic time, when a test begins
 )
 
-// world is a registry on a store of the test, on clocks that the test sets.
-type world struct {
+// fixture is a registry on a store of the test, on clocks that the test sets.
+type fixture struct {
 	*Registry
 	t     testing.TB
 	store *fakeStore
@@ -41,78 +41,78 @@ type world struct {
 	left   int                 // by Options.Left
 }
 
-func newWorld(t testing.TB, change ...func(*Options)) *world {
-	w := &world{t: t, store: newFakeStore(), closed: map[string][]Reason{}, log: &bytes.Buffer{}}
+func newFixture(t testing.TB, change ...func(*Options)) *fixture {
+	f := &fixture{t: t, store: newFakeStore(), closed: map[string][]Reason{}, log: &bytes.Buffer{}}
 	o := Options{
-		Store:    w.store,
-		Settings: func(string) Settings { return w.store.settings },
+		Store:    f.store,
+		Settings: func(string) Settings { return f.store.settings },
 		Random:   func() float64 { return 0 },
-		Left:     func(_ string, n int) { w.left += n },
-		Logger:   slog.New(slog.NewTextHandler(w.log, nil)),
+		Left:     func(_ string, n int) { f.left += n },
+		Logger:   slog.New(slog.NewTextHandler(f.log, nil)),
 	}
-	for _, f := range change {
-		f(&o)
+	for _, set := range change {
+		set(&o)
 	}
-	w.Registry = New(o)
-	w.monotonic = w.store.monotonic
-	w.pause = func(_ context.Context, d time.Duration) { w.store.pass(d) }
-	return w
+	f.Registry = New(o)
+	f.monotonic = f.store.monotonic
+	f.pause = func(_ context.Context, d time.Duration) { f.store.pass(d) }
+	return f
 }
 
-func (w *world) opening(user string) Opening {
+func (f *fixture) opening(user string) Opening {
 	return Opening{
 		Namespace: ns, User: user, Device: "tab", Kind: lastseen.Web, Meta: `{"v":1}`, Grace: 5 * time.Second,
 		Close: func(reason Reason) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.closed[user] = append(w.closed[user], reason)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.closed[user] = append(f.closed[user], reason)
 		},
 	}
 }
 
-func (w *world) open(user string) *Connection {
-	w.t.Helper()
-	c, err := w.Open(w.t.Context(), w.opening(user))
-	require.NoError(w.t, err)
+func (f *fixture) open(user string) *Connection {
+	f.t.Helper()
+	c, err := f.Open(f.t.Context(), f.opening(user))
+	require.NoError(f.t, err)
 	return c
 }
 
-// newConnection returns a world with a connection of alice, whose first ping was taken.
-func newConnection(t testing.TB) (*world, *Connection) {
+// newConnection returns a fixture with a connection of alice, whose first ping was taken.
+func newConnection(t testing.TB) (*fixture, *Connection) {
 	t.Helper()
-	w := newWorld(t)
-	c := w.open("alice")
-	w.only()
-	return w, c
+	f := newFixture(t)
+	c := f.open("alice")
+	f.only()
+	return f, c
 }
 
 // hear lets time pass, and then connections are heard.
-func (w *world) hear(after time.Duration, connections ...*Connection) {
-	w.pass(after)
+func (f *fixture) hear(after time.Duration, connections ...*Connection) {
+	f.pass(after)
 	for _, c := range connections {
 		c.Heard()
 	}
 }
 
 // passWithError lets time pass while all calls of the store fail.
-func (w *world) passWithError(d time.Duration, err error) {
-	w.store.fail(err)
-	w.pass(d)
-	w.store.fail(nil)
+func (f *fixture) passWithError(d time.Duration, err error) {
+	f.store.fail(err)
+	f.pass(d)
+	f.store.fail(nil)
 }
 
 // pass lets time pass, with a tick every 250 ms.
-func (w *world) pass(d time.Duration) {
+func (f *fixture) pass(d time.Duration) {
 	for ; d > 0; d -= tickEvery {
-		w.store.pass(min(d, tickEvery))
-		w.tick(w.t.Context())
+		f.store.pass(min(d, tickEvery))
+		f.tick(f.t.Context())
 	}
 }
 
 // stay lets time pass, with connections that are heard every 25 seconds at the latest.
-func (w *world) stay(d time.Duration, heard ...*Connection) {
+func (f *fixture) stay(d time.Duration, heard ...*Connection) {
 	for ; d > 0; d -= 25 * time.Second {
-		w.pass(min(d, 25*time.Second))
+		f.pass(min(d, 25*time.Second))
 		for _, c := range heard {
 			c.Heard()
 		}
@@ -120,19 +120,19 @@ func (w *world) stay(d time.Duration, heard ...*Connection) {
 }
 
 // requireClosed waits until the connections of a user were closed for these reasons.
-func (w *world) requireClosed(user string, reasons ...Reason) {
-	w.t.Helper()
-	require.Eventually(w.t, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.closed[user]) >= len(reasons)
+func (f *fixture) requireClosed(user string, reasons ...Reason) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.closed[user]) >= len(reasons)
 	}, time.Minute, time.Millisecond)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	require.Equal(w.t, reasons, w.closed[user])
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	require.Equal(f.t, reasons, f.closed[user])
 }
 
-func (w *world) logged(text string) int { return strings.Count(w.log.String(), text) }
+func (f *fixture) logged(text string) int { return strings.Count(f.log.String(), text) }
 
 // written is a sighting that the store got.
 type written struct {

@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"fmt"
@@ -75,7 +75,7 @@ func testCrowd(t *testing.T, lose func(), args ...string) {
 	stop.Store(true)
 	<-ended
 	wrong := ""
-	for deadline := time.Now().Add(flowWait); time.Now().Before(deadline); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(scenarioWait); time.Now().Before(deadline); time.Sleep(time.Second) {
 		if wrong = c.wrong(t); wrong == "" {
 			return
 		}

@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// The flows in this file are those of an app in which friends call each other: its backend keeps who is online and who
-// is in a call, passes call requests on, and notifies friends, on several servers. The names of its steps are in
+// The scenarios in this file are those of an app in which friends call each other: its backend keeps who is online and
+// who is in a call, passes call requests on, and notifies friends, on several servers. The names of its steps are in
 // quotes.
 
 const chatCalls = "/v1/namespaces/chat/calls"
@@ -46,7 +46,7 @@ func (a *chatApp) untilCall(t *testing.T, path, state string) (call map[string]a
 			}
 		}
 		return false
-	}, flowWait, 10*time.Millisecond, "the app should get the call as %s", state)
+	}, scenarioWait, 10*time.Millisecond, "the app should get the call as %s", state)
 	return call
 }
 
@@ -59,9 +59,9 @@ func inCalls(t *testing.T, s *testserver.Server) (friends []string) {
 	return friends
 }
 
-// TestFlowCall: a user calls a friend, who accepts. Their friends are notified that both are in a call, and that they
-// are not any longer.
-func TestFlowCall(t *testing.T) {
+// TestScenarioCall: a user calls a friend, who accepts. Their friends are notified that both are in a call, and that
+// they are not any longer.
+func TestScenarioCall(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		// "user:connect": three friends connect. Carol has the others as friends, and follows them.
@@ -109,14 +109,14 @@ func TestFlowCall(t *testing.T) {
 			friend.until(t, "alice", "green")
 			friend.until(t, "bob", "green")
 		}
-		require.Eventually(t, func() bool { return len(inCalls(t, two)) == 0 }, flowWait, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return len(inCalls(t, two)) == 0 }, scenarioWait, 10*time.Millisecond)
 		require.Equal(t, []string{"never seen"}, carol.all("dave"))
 		act(t, two, ring(t, two, `{"from":"carol","to":"bob"}`), "end", "carol")
 	})
 }
 
-// TestFlowCallRejected: a friend is offline, rejects the call, or the caller gives up.
-func TestFlowCallRejected(t *testing.T) {
+// TestScenarioCallRejected: a friend is offline, rejects the call, or the caller gives up.
+func TestScenarioCallRejected(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		alice := openApp(t, one, appOptions{user: "alice"})
@@ -145,8 +145,8 @@ func TestFlowCallRejected(t *testing.T) {
 	}, "--redial-wait", "off")
 }
 
-// TestFlowCallTimeout: nobody answers. Both apps are notified, and both users can be called again.
-func TestFlowCallTimeout(t *testing.T) {
+// TestScenarioCallTimeout: nobody answers. Both apps are notified, and both users can be called again.
+func TestScenarioCallTimeout(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		alice := openApp(t, one, appOptions{user: "alice"})
@@ -158,9 +158,9 @@ func TestFlowCallTimeout(t *testing.T) {
 	}, "--ring-timeout", "1s")
 }
 
-// TestFlowDisconnectInCall: "user:disconnect" in a call. The app crashes, or leaves without ending the call:
+// TestScenarioDisconnectInCall: "user:disconnect" in a call. The app crashes, or leaves without ending the call:
 // "friend_offline" comes at once. The call is lost, so that the other user is not in a call any longer.
-func TestFlowDisconnectInCall(t *testing.T) {
+func TestScenarioDisconnectInCall(t *testing.T) {
 	t.Parallel()
 	for name, disconnect := range map[string]func(*chatApp, *testing.T){
 		"crash": func(a *chatApp, t *testing.T) { a.kill(t) },
@@ -198,7 +198,7 @@ func testDisconnectInCall(t *testing.T, one, two *testserver.Server, disconnect 
 		require.Eventually(t, func() bool {
 			later, _ := two.Get(t, path)["expires_at"].(string)
 			return later > expires
-		}, flowWait, 50*time.Millisecond)
+		}, scenarioWait, 50*time.Millisecond)
 	}
 
 	disconnect(bob, t)
@@ -215,10 +215,10 @@ func (a *chatApp) leave(t *testing.T) {
 	a.untilEnded(t)
 }
 
-// TestFlowLeaveInCall: "user:disconnect" of an app that leaves in a call and does not end it. Its user is shown as
+// TestScenarioLeaveInCall: "user:disconnect" of an app that leaves in a call and does not end it. Its user is shown as
 // offline at once, and so not in a call, but the call goes on: the app can come back to it. If the app ends the call
 // before it leaves, the other one gets "call:ended" at once.
-func TestFlowLeaveInCall(t *testing.T) {
+func TestScenarioLeaveInCall(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		alice, bob, carol, path := followedCall(t, one, two)

@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"math"
@@ -10,15 +10,15 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// The flows in this file are those of apps and networks that fail, in an instant messenger whose clients send
+// The scenarios in this file are those of apps and networks that fail, in an instant messenger whose clients send
 // heartbeats every 30 seconds: a process is killed by force, a network is gone or changes, heartbeats are lost. The
 // messenger's server watches connections first, then heartbeats, and then probes the client, before it sets
 // StatusOffline. Names in quotes, and those of statuses, are the messenger's. Bob's app follows Alice.
 
-// TestFlowKilledApp: the process of Alice's app is killed by force: by her, by the system for want of memory, or by a
-// crash. It can send neither heartbeats nor a goodbye. "CloseNotify" reports that the connection is closed, and after
+// TestScenarioKilledApp: the process of Alice's app is killed by force: by her, by the system for want of memory, or by
+// a crash. It can send neither heartbeats nor a goodbye. "CloseNotify" reports that the connection is closed, and after
 // the grace, "setOfflineStatus" has her offline.
-func TestFlowKilledApp(t *testing.T) {
+func TestScenarioKilledApp(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		bob := openApp(t, two, appOptions{user: "bob", friends: []string{"alice"}})
@@ -34,10 +34,10 @@ func TestFlowKilledApp(t *testing.T) {
 	}, "--disconnect-grace", "500ms")
 }
 
-// TestFlowNoNetwork: the WLAN or the signal of Alice's phone is lost, and neither side learns it. After
+// TestScenarioNoNetwork: the WLAN or the signal of Alice's phone is lost, and neither side learns it. After
 // "HeartbeatTimeout", she is StatusAway, and after "FinalTimeout" StatusOffline, but has not left: she is StatusOnline
 // again when the network is back. "cleanupConnection": the server ends the connection.
-func TestFlowNoNetwork(t *testing.T) {
+func TestScenarioNoNetwork(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		bob := openApp(t, two, appOptions{user: "bob", friends: []string{"alice"}})
@@ -53,9 +53,9 @@ func TestFlowNoNetwork(t *testing.T) {
 	}, "--green", "1s", "--yellow", "2s", "--ping-interval", "400ms", "--disconnect-grace", "0")
 }
 
-// TestFlowNetworkSwitch: Alice's phone changes from a WLAN to a mobile network, and the app connects again. She stays
-// StatusOnline, and nobody sees anything of it.
-func TestFlowNetworkSwitch(t *testing.T) {
+// TestScenarioNetworkSwitch: Alice's phone changes from a WLAN to a mobile network, and the app connects again. She
+// stays StatusOnline, and nobody sees anything of it.
+func TestScenarioNetworkSwitch(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		bob := openApp(t, two, appOptions{user: "bob", friends: []string{"alice", "carol"}})
@@ -74,9 +74,9 @@ func TestFlowNetworkSwitch(t *testing.T) {
 	}, "--disconnect-grace", "0")
 }
 
-// TestFlowReconnectInTime: the connection of Alice's app breaks, and "reconnectWithBackoff" connects again within the
-// grace. She stays StatusOnline: statuses do not change to and fro.
-func TestFlowReconnectInTime(t *testing.T) {
+// TestScenarioReconnectInTime: the connection of Alice's app breaks, and "reconnectWithBackoff" connects again within
+// the grace. She stays StatusOnline: statuses do not change to and fro.
+func TestScenarioReconnectInTime(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		bob := openApp(t, two, appOptions{user: "bob", friends: []string{"alice", "carol"}})
@@ -91,9 +91,9 @@ func TestFlowReconnectInTime(t *testing.T) {
 	}) // with the default grace, in which an app can connect also on a busy machine
 }
 
-// TestFlowLostPing: an app does not answer one ping of the server, "probeConnection", because the network was slow. It
-// answers the next ones, and stays StatusOnline. Nobody sees anything.
-func TestFlowLostPing(t *testing.T) {
+// TestScenarioLostPing: an app does not answer one ping of the server, "probeConnection", because the network was slow.
+// It answers the next ones, and stays StatusOnline. Nobody sees anything.
+func TestScenarioLostPing(t *testing.T) {
 	t.Parallel()
 	s := testserver.Start(t, "--ping-interval", "400ms")
 	bob := openApp(t, s, appOptions{user: "bob", friends: []string{"alice", "carol"}})
@@ -101,7 +101,7 @@ func TestFlowLostPing(t *testing.T) {
 	bob.until(t, "alice", "green")
 	phone.silence.Store(1)
 	before := phone.pings.Load()
-	require.Eventually(t, func() bool { return phone.pings.Load() >= before+4 }, flowWait, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return phone.pings.Load() >= before+4 }, scenarioWait, 10*time.Millisecond)
 	phone.send(t, `{"typing":{"to":["bob"]}}`) // its connection is open
 	bob.untilFrame(t, "typing", `{"user":"alice","expires_in_ms":10000}`)
 	require.Equal(t, []string{"never seen", "green"}, bob.all("alice"))

@@ -21,8 +21,8 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// sight is what a client is sent while it follows changes.
-type sight struct {
+// observation is what a client is sent while it follows changes.
+type observation struct {
 	site
 	way string
 	mu  sync.Mutex
@@ -36,7 +36,7 @@ type sight struct {
 }
 
 // take notes an event, a frame or a response.
-func (s *sight) take(name, data string) {
+func (s *observation) take(name, data string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := s.first == ""
@@ -84,14 +84,14 @@ func (s *sight) take(name, data string) {
 }
 
 // place returns the cursor after which another client continues.
-func (s *sight) place() string {
+func (s *observation) place() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cursor
 }
 
 // begin returns the first event or frame. What was sent until now is not part of the next flush.
-func (s *sight) begin() string {
+func (s *observation) begin() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries = nil
@@ -99,7 +99,7 @@ func (s *sight) begin() string {
 }
 
 // check fails the test if something happened that must not.
-func (s *sight) check(t *testing.T) {
+func (s *observation) check(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *sight) check(t *testing.T) {
 
 // flush waits until the marker has been sent with a time, and at least n other users, and returns those that were sent
 // since the last call, by user, and the cursor.
-func (s *sight) flush(t *testing.T, mark string, n int) (sent []string, cursor string) {
+func (s *observation) flush(t *testing.T, mark string, n int) (sent []string, cursor string) {
 	t.Helper()
 	ofMarker := func(entry string) bool { return strings.Contains(entry, `"user":"marker"`) }
 	require.Eventually(t, func() bool {
@@ -116,7 +116,7 @@ func (s *sight) flush(t *testing.T, mark string, n int) (sent []string, cursor s
 		defer s.mu.Unlock()
 		marked := func(entry string) bool { return ofMarker(entry) && strings.Contains(entry, mark) }
 		return len(s.entries) > n && slices.ContainsFunc(s.entries, marked)
-	}, worldWait, 5*time.Millisecond, "%s: %d users with the marker %s", s.way, n, mark)
+	}, testWait, 5*time.Millisecond, "%s: %d users with the marker %s", s.way, n, mark)
 	s.check(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,30 +127,30 @@ func (s *sight) flush(t *testing.T, mark string, n int) (sent []string, cursor s
 }
 
 // flushCounts waits until the newest counts are some, and returns all since the last call.
-func (s *sight) flushCounts(t *testing.T, newest string) (counts []string) {
+func (s *observation) flushCounts(t *testing.T, newest string) (counts []string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.counts) > 0 && s.counts[len(s.counts)-1] == newest
-	}, worldWait, 5*time.Millisecond, "%s: the counts %s", s.way, newest)
+	}, testWait, 5*time.Millisecond, "%s: the counts %s", s.way, newest)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts, s.counts = s.counts, s.counts[len(s.counts)-1:]
 	return counts
 }
 
-// sightQuery is what a client follows: some users, or everyone.
-type sightQuery struct {
+// followQuery is what a client follows: some users, or everyone.
+type followQuery struct {
 	name   string
 	users  []string // nil for everyone
 	counts bool
 }
 
-func (q sightQuery) query() string { return url.Values{"user": q.users}.Encode() }
+func (q followQuery) query() string { return url.Values{"user": q.users}.Encode() }
 
 // watch returns the field "watch" of the frame hello.
-func (q sightQuery) watch() string {
+func (q followQuery) watch() string {
 	switch {
 	case q.users == nil && q.counts:
 		return `{"everyone":true,"counts":true}`
@@ -162,29 +162,29 @@ func (q sightQuery) watch() string {
 }
 
 // openStreams follows changes by events and by frames, on one server, until the test ends.
-func (s site) openStreams(t *testing.T, server int, credential string, asked ...sightQuery) (all []*sight) {
+func (s site) openStreams(t *testing.T, server int, credential string, asked ...followQuery) (all []*observation) {
 	t.Helper()
 	for _, q := range asked {
-		for by, follow := range map[string]func(*sight, context.Context, string, string, sightQuery) error{
-			"events": (*sight).readEvents, "frames": (*sight).readFrames,
+		for by, follow := range map[string]func(*observation, context.Context, string, string, followQuery) error{
+			"events": (*observation).readEvents, "frames": (*observation).readFrames,
 		} {
 			if q.counts && by == "events" {
 				continue
 			}
-			all = append(all, s.open(t, server, q.name+" by "+by, func(ctx context.Context, to *sight) error {
+			all = append(all, s.open(t, server, q.name+" by "+by, func(ctx context.Context, to *observation) error {
 				return follow(to, ctx, s.server(server), credential, q)
 			}))
 		}
 	}
-	slices.SortFunc(all, func(a, b *sight) int { return strings.Compare(a.way, b.way) })
+	slices.SortFunc(all, func(a, b *observation) int { return strings.Compare(a.way, b.way) })
 	return all
 }
 
 // openPolls follows changes by long polls, one after the other.
-func (s site) openPolls(t *testing.T, server int, credential string, asked ...sightQuery) (all []*sight) {
+func (s site) openPolls(t *testing.T, server int, credential string, asked ...followQuery) (all []*observation) {
 	t.Helper()
 	for _, q := range asked {
-		all = append(all, s.open(t, server, q.name+" by polls", func(ctx context.Context, to *sight) error {
+		all = append(all, s.open(t, server, q.name+" by polls", func(ctx context.Context, to *observation) error {
 			return to.poll(ctx, s.server(server), credential, q)
 		}))
 	}
@@ -192,11 +192,13 @@ func (s site) openPolls(t *testing.T, server int, credential string, asked ...si
 }
 
 // open begins to follow. It returns when the first event, frame or response is there.
-func (s site) open(t *testing.T, server int, way string, follow func(context.Context, *sight) error) *sight {
+func (s site) open(
+	t *testing.T, server int, way string, follow func(context.Context, *observation) error,
+) *observation {
 	t.Helper()
-	to := &sight{site: s, way: fmt.Sprintf("%s on server %d", way, server)}
+	to := &observation{site: s, way: fmt.Sprintf("%s on server %d", way, server)}
 	background(t, func(ctx context.Context) error { return follow(ctx, to) })
-	require.Eventually(t, func() bool { return to.place() != "" }, worldWait, 5*time.Millisecond, to.way)
+	require.Eventually(t, func() bool { return to.place() != "" }, testWait, 5*time.Millisecond, to.way)
 	return to
 }
 
@@ -218,7 +220,7 @@ func background(t testing.TB, run func(ctx context.Context) error) {
 }
 
 // readEvents follows changes by Server-Sent Events until the stream ends.
-func (s *sight) readEvents(ctx context.Context, server, credential string, q sightQuery) error {
+func (s *observation) readEvents(ctx context.Context, server, credential string, q followQuery) error {
 	target := server + s.namespace + "/changes?" + q.query()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
 	if err != nil {
@@ -242,7 +244,7 @@ func (s *sight) readEvents(ctx context.Context, server, credential string, q sig
 }
 
 // readFrames follows changes by a WebSocket until it ends.
-func (s *sight) readFrames(ctx context.Context, server, credential string, q sightQuery) error {
+func (s *observation) readFrames(ctx context.Context, server, credential string, q followQuery) error {
 	target := "ws" + strings.TrimPrefix(server, "http") + s.namespace + "/connect"
 	socket, _, err := websocket.Dial(ctx, target, nil) //nolint:bodyclose // not needed
 	if err != nil {
@@ -270,7 +272,7 @@ func (s *sight) readFrames(ctx context.Context, server, credential string, q sig
 }
 
 // poll follows changes by long polls until one fails.
-func (s *sight) poll(ctx context.Context, server, credential string, q sightQuery) error {
+func (s *observation) poll(ctx context.Context, server, credential string, q followQuery) error {
 	query := q.query()
 	for {
 		body, err := fetch(ctx, server+s.namespace+"/changes?"+query, credential)

@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"net/http"
@@ -13,15 +13,15 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// The flows in this file are those of an instant messenger, whose server keeps one of five statuses for each user:
+// The scenarios in this file are those of an instant messenger, whose server keeps one of five statuses for each user:
 // StatusOffline, StatusOnline, StatusAway, StatusBusy and StatusInvisible. Besides, it keeps who is typing, when users
 // were last online, and their devices: phone, computer or web. "updatePresence" sets a status, "notifyPresenceChange"
 // sends it to friends. Clients send heartbeats, fewer of them while the app is in the background. Names in quotes, and
-// those of statuses and app states, are the messenger's. In all flows, Bob's app follows Alice.
+// those of statuses and app states, are the messenger's. In all scenarios, Bob's app follows Alice.
 
-// TestFlowStatuses: Alice goes through all statuses of the messenger: StatusOffline, StatusOnline, StatusAway,
+// TestScenarioStatuses: Alice goes through all statuses of the messenger: StatusOffline, StatusOnline, StatusAway,
 // StatusBusy and StatusInvisible. Each is sent to Bob: "notifyPresenceChange".
-func TestFlowStatuses(t *testing.T) {
+func TestScenarioStatuses(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		bob := openApp(t, two, appOptions{user: "bob", friends: []string{"alice"}})
@@ -88,9 +88,9 @@ func TestFlowStatuses(t *testing.T) {
 	}, "--ping-interval", "1s")
 }
 
-// TestFlowSleep: Alice's phone is asleep or locked, or the app goes to the background. Heartbeats can stop, but nobody
-// left the app: "handleAppStateChange" changes what it sends.
-func TestFlowSleep(t *testing.T) {
+// TestScenarioSleep: Alice's phone is asleep or locked, or the app goes to the background. Heartbeats can stop, but
+// nobody left the app: "handleAppStateChange" changes what it sends.
+func TestScenarioSleep(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		bob := openApp(t, two, appOptions{user: "bob", friends: []string{"alice"}})
@@ -122,9 +122,9 @@ func TestFlowSleep(t *testing.T) {
 	}, "--disconnect-grace", "0")
 }
 
-// TestFlowPlannedRestart: a server is restarted. It asks the apps to connect to another one, "Connect" and
+// TestScenarioPlannedRestart: a server is restarted. It asks the apps to connect to another one, "Connect" and
 // "RestoreState" succeed there, and nobody sees anything.
-func TestFlowPlannedRestart(t *testing.T) {
+func TestScenarioPlannedRestart(t *testing.T) {
 	t.Parallel()
 	args := append(onRedis(t), "--connect-drain", "30s", "--disconnect-grace", "0")
 	one, two := testserver.Start(t, args...), testserver.Start(t, args...)
@@ -152,11 +152,11 @@ func TestFlowPlannedRestart(t *testing.T) {
 	require.Equal(t, []string{"never seen", "green"}, bob.all("alice"))
 }
 
-// TestFlowCrash: all servers are killed, and the state of their connections is lost. "restoreConnections": nobody is
-// offline because of that. Users whom the messenger calls StatusPending, until they connect or 5 minutes have passed,
-// are as they were: those who come back within the thresholds stay green, the others turn yellow and grey. Friends, and
-// what users say, are there as well.
-func TestFlowCrash(t *testing.T) {
+// TestScenarioCrash: all servers are killed, and the state of their connections is lost. "restoreConnections": nobody
+// is offline because of that. Users whom the messenger calls StatusPending, until they connect or 5 minutes have
+// passed, are as they were: those who come back within the thresholds stay green, the others turn yellow and grey.
+// Friends, and what users say, are there as well.
+func TestScenarioCrash(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"file":  {"--store", filepath.Join(t.TempDir(), "data.db"), "--sync", "0"},

@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"net/http"
@@ -40,7 +40,7 @@ func TestUsersReturnAfterALoss(t *testing.T) {
 			stream := followed.Follow(t, aliceChanges, "")
 			stream.Until(t, `"status":"green"`)
 			loseData(t, server.Client(t), everything)
-			require.Eventually(t, func() bool { return look(t, two, "alice", "") == "green" }, flowWait,
+			require.Eventually(t, func() bool { return look(t, two, "alice", "") == "green" }, scenarioWait,
 				10*time.Millisecond)
 			reset, green := false, false
 			for !reset || !green {

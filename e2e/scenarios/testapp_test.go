@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"cmp"
@@ -21,14 +21,14 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// chatUsers is the path of the users that the flows are about.
+// chatUsers is the path of the users that the scenarios are about.
 const chatUsers = "/v1/namespaces/chat/users/"
 
-// flowWait is how long anything in a flow may take. It does not measure; it ends a test that hangs.
-const flowWait = time.Minute
+// scenarioWait is how long anything in a scenario may take. It does not measure; it ends a test that hangs.
+const scenarioWait = time.Minute
 
-// chatApp is an app as the flows describe it: it keeps its user online by a WebSocket, follows friends, and remembers
-// what it showed.
+// chatApp is an app as the scenarios describe it: it keeps its user online by a WebSocket, follows friends, and
+// remembers what it showed.
 type chatApp struct {
 	socket  *websocket.Conn
 	network net.Conn     // below the socket
@@ -83,7 +83,7 @@ func dialApp(ctx context.Context, url string, o appOptions) (*chatApp, error) {
 		a.network, err = new(net.Dialer).DialContext(ctx, network, address)
 		return a.network, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, flowWait)
+	ctx, cancel := context.WithTimeout(ctx, scenarioWait)
 	defer cancel()
 	//nolint:bodyclose // package websocket closes it
 	socket, _, err := websocket.Dial(ctx, url+"/v1/namespaces/chat/connect", &websocket.DialOptions{
@@ -177,7 +177,7 @@ func (a *chatApp) until(t *testing.T, user, want string) {
 		found := slices.Index(a.shown[user][a.noted[user]:], want)
 		a.noted[user] += max(found, 0)
 		return found >= 0
-	}, flowWait, 10*time.Millisecond, "the app should show %s as %q", user, want)
+	}, scenarioWait, 10*time.Millisecond, "the app should show %s as %q", user, want)
 }
 
 // untilFrame waits until the last frame with a name is some JSON, or is there at all if want is "".
@@ -188,7 +188,7 @@ func (a *chatApp) untilFrame(t *testing.T, name, want string) {
 		defer a.mu.Unlock()
 		frames := a.frames[name]
 		return len(frames) > 0 && (want == "" || frames[len(frames)-1] == want)
-	}, flowWait, 10*time.Millisecond, "the app should get the frame %s %s", name, want)
+	}, scenarioWait, 10*time.Millisecond, "the app should get the frame %s %s", name, want)
 }
 
 // untilDevices waits until alice has some devices that are live, and some that are gone.
@@ -210,7 +210,7 @@ func untilDevices(t *testing.T, s *testserver.Server, live, gone int) {
 			}
 		}
 		return l == live && g == gone
-	}, flowWait, 10*time.Millisecond, "alice should have %d devices, and %d that are gone", live, gone)
+	}, scenarioWait, 10*time.Millisecond, "alice should have %d devices, and %d that are gone", live, gone)
 }
 
 func (a *chatApp) send(t *testing.T, frame string) {
@@ -236,7 +236,7 @@ func (a *chatApp) untilEnded(t *testing.T) {
 	t.Helper()
 	select {
 	case <-a.ended:
-	case <-time.After(flowWait):
+	case <-time.After(scenarioWait):
 		t.Fatal("the connection has not ended")
 	}
 }
@@ -247,19 +247,19 @@ func look(t *testing.T, s *testserver.Server, user, query string) string {
 	return testserver.InWords(s.Get(t, chatUsers+user+query))
 }
 
-// eachSite runs a flow on one server with a file, and on two servers with a Redis. The users of the flow are connected
-// to both servers.
-func eachSite(t *testing.T, flow func(t *testing.T, one, two *testserver.Server), args ...string) {
+// eachSite runs a scenario on one server with a file, and on two servers with a Redis. The users of the scenario are
+// connected to both servers.
+func eachSite(t *testing.T, scenario func(t *testing.T, one, two *testserver.Server), args ...string) {
 	t.Helper()
 	t.Run("one server", func(t *testing.T) {
 		t.Parallel()
 		s := testserver.Start(t, args...)
-		flow(t, s, s)
+		scenario(t, s, s)
 	})
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
 		all := append(onRedis(t), args...)
-		flow(t, testserver.Start(t, all...), testserver.Start(t, all...))
+		scenario(t, testserver.Start(t, all...), testserver.Start(t, all...))
 	})
 }
 

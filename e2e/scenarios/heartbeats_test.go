@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"fmt"
@@ -22,9 +22,9 @@ type heartbeat struct {
 	from string // the device; "" for an app without devices
 }
 
-// heartbeatFlows are those of apps that send heartbeats over HTTP, as the messenger of chat_test.go and the presence
-// service of devices_test.go do.
-func heartbeatFlows() map[string]struct {
+// heartbeatScenarios are those of apps that send heartbeats over HTTP, as the messenger of chat_test.go and the
+// presence service of devices_test.go do.
+func heartbeatScenarios() map[string]struct {
 	green, yellow string
 	all           []heartbeat
 } {
@@ -84,18 +84,18 @@ func heartbeatFlows() map[string]struct {
 	}
 }
 
-// TestFlowHeartbeats: see [heartbeatFlows]. When the user was last seen is the time of the last heartbeat.
-func TestFlowHeartbeats(t *testing.T) {
+// TestScenarioHeartbeats: see [heartbeatScenarios]. When the user was last seen is the time of the last heartbeat.
+func TestScenarioHeartbeats(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
 	at := func(seconds int) string {
 		return begin.Add(time.Duration(seconds) * time.Second).UTC().Format("2006-01-02T15:04:05.000Z")
 	}
 	testserver.EachStore(t, func(t *testing.T, args []string) {
-		for name, flow := range heartbeatFlows() {
-			s := testserver.Start(t, append(slices.Clone(args), "--green", flow.green, "--yellow", flow.yellow)...)
+		for name, app := range heartbeatScenarios() {
+			s := testserver.Start(t, append(slices.Clone(args), "--green", app.green, "--yellow", app.yellow)...)
 			user, last := chatUsers+name, 0
-			for _, b := range flow.all {
+			for _, b := range app.all {
 				if b.sent != none {
 					body := fmt.Sprintf(`{"at":%q}`, at(b.sent))
 					if b.from != "" {

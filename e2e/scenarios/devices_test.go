@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"net/http"
@@ -10,15 +10,15 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// The flows in this file are those of a presence service on Redis that keeps each connection of a user, with the device
-// (web, mobile or desktop), when it was connected and last seen, and the last activity (typing, idle or active), and
-// for each user a status, online or offline, the last-seen time and the number of active connections. Connections
+// The scenarios in this file are those of a presence service on Redis that keeps each connection of a user, with the
+// device (web, mobile or desktop), when it was connected and last seen, and the last activity (typing, idle or active),
+// and for each user a status, online or offline, the last-seen time and the number of active connections. Connections
 // expire 60 seconds after their last heartbeat. Users who are offline keep their last-seen time for 10 minutes. The
 // names of its steps are in quotes.
 
-// TestFlowDevices: "Handle Multiple Devices". A user connects with a browser and a phone, and disconnects one after the
-// other.
-func TestFlowDevices(t *testing.T) {
+// TestScenarioDevices: "Handle Multiple Devices". A user connects with a browser and a phone, and disconnects one after
+// the other.
+func TestScenarioDevices(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		bob := openApp(t, two, appOptions{user: "bob", friends: []string{"alice"}})

@@ -27,14 +27,14 @@ type site struct {
 	namespace string
 }
 
-// twins are two sites with the same users. In the first, some users left or never came. In the second, they hide: they
+// pair is two sites with the same users. In the first, some users left or never came. In the second, they hide: they
 // are invisible, or strangers to those who look, and go on. All that others can learn has to be the same.
-type twins struct {
+type pair struct {
 	gone, hiding site
 	begun        time.Time
-	turn         int               // how often they were compared: see skips
-	marks        int               // how often the marker changed: see flush
-	sights       map[*sight]*sight // what the same client is sent by the first site, and by the second
+	turn         int                           // how often they were compared: see skips
+	marks        int                           // how often the marker changed: see flush
+	observations map[*observation]*observation // what the same client is sent by the first site, and by the second
 	places       []*keptPlace
 	still        bool // nothing changes after cursors of strangersPath
 }
@@ -46,17 +46,17 @@ const (
 	room, hall  = "/v1/namespaces/room", "/v1/namespaces/hall"
 	booth, yard = "/v1/namespaces/booth", "/v1/namespaces/yard"
 
-	// worldWait is how long anything may take. It does not measure; it ends a test that hangs.
-	worldWait = 2 * time.Minute
+	// testWait is how long anything may take. It does not measure; it ends a test that hangs.
+	testWait = 2 * time.Minute
 )
 
-// eachTwins runs a test in a namespace of two sites with embedded stores, and of two sites on Redis.
-func eachTwins[T testing.TB](t T, run func(name string, test func(T)), namespace string, test func(t T, w *twins)) {
+// eachPair runs a test in a namespace of two sites with embedded stores, and of two sites on Redis.
+func eachPair[T testing.TB](t T, run func(name string, test func(T)), namespace string, test func(t T, w *pair)) {
 	t.Helper()
 	testenv.SkipWithRace(t, "so many requests take minutes")
 	start := func(t T, one, other site) {
 		one.namespace, other.namespace = namespace, namespace
-		test(t, &twins{gone: one, hiding: other, begun: time.Now(), sights: map[*sight]*sight{}})
+		test(t, &pair{gone: one, hiding: other, begun: time.Now(), observations: map[*observation]*observation{}})
 	}
 	run("file", func(t T) { start(t, openOnFile(t), openOnFile(t)) })
 	run("redis", func(t T) {
@@ -65,10 +65,10 @@ func eachTwins[T testing.TB](t T, run func(name string, test func(T)), namespace
 	})
 }
 
-// testTwins is eachTwins for tests, which run in parallel.
-func testTwins(t *testing.T, namespace string, test func(t *testing.T, w *twins)) {
+// testPair is eachPair for tests, which run in parallel.
+func testPair(t *testing.T, namespace string, test func(t *testing.T, w *pair)) {
 	t.Helper()
-	eachTwins(t, func(name string, test func(*testing.T)) {
+	eachPair(t, func(name string, test func(*testing.T)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t)
@@ -89,7 +89,7 @@ func send(t testing.TB, server, method, path, body, credential string, headers .
 	r, err := http.NewRequestWithContext(t.Context(), method, server+path, strings.NewReader(body))
 	require.NoError(t, err)
 	r.Header.Set("Accept-Encoding", "identity")
-	r.Header.Set("X-Request-Id", "twins")
+	r.Header.Set("X-Request-Id", "pair")
 	if credential != "" {
 		r.Header.Set("Authorization", "Bearer "+credential)
 	}
@@ -128,13 +128,13 @@ func (s site) request(
 	require.Eventually(t, func() bool {
 		r = send(t, s.server(server), method, path, body, credential, headers...)
 		return r.status != http.StatusServiceUnavailable
-	}, worldWait, 100*time.Millisecond, "%s %s stays unavailable", method, path)
+	}, testWait, 100*time.Millisecond, "%s %s stays unavailable", method, path)
 	return r
 }
 
 func (s site) server(i int) string { return s.servers[i%len(s.servers)] }
 
-func (w *twins) both(t testing.TB, method, path, body string) {
+func (w *pair) both(t testing.TB, method, path, body string) {
 	t.Helper()
 	for _, s := range []site{w.gone, w.hiding} {
 		s.do(t, 0, method, path, body)
@@ -178,7 +178,7 @@ func bearerOf(t testing.TB, user, namespace string) string {
 func exact(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 // ago returns a time before the test began.
-func (w *twins) ago(d time.Duration) string { return exact(w.begun.Add(-d)) }
+func (w *pair) ago(d time.Duration) string { return exact(w.begun.Add(-d)) }
 
 func decoded(t *testing.T, text string) (object map[string]any) {
 	t.Helper()
@@ -187,19 +187,19 @@ func decoded(t *testing.T, text string) (object map[string]any) {
 }
 
 // sameSoon is same for what follows the feeds. Each of the two is swept at moments of its own, within two seconds.
-func (w *twins) sameSoon(t *testing.T, what string, ask func(s site) response) response {
+func (w *pair) sameSoon(t *testing.T, what string, ask func(s site) response) response {
 	t.Helper()
 	return w.sameWithin(t, 40, what, ask)
 }
 
 // sameByClock is same for statuses that decay meanwhile. The servers of the two have read the clock of Redis apart.
-func (w *twins) sameByClock(t *testing.T, what string, ask func(s site) response) response {
+func (w *pair) sameByClock(t *testing.T, what string, ask func(s site) response) response {
 	t.Helper()
 	return w.sameWithin(t, 4, what, ask)
 }
 
 // sameWithin is same, but the sites may respond differently at first: so many times, 50 milliseconds apart.
-func (w *twins) sameWithin(t *testing.T, times int, what string, ask func(s site) response) response {
+func (w *pair) sameWithin(t *testing.T, times int, what string, ask func(s site) response) response {
 	t.Helper()
 	for range times {
 		if got := ask(w.hiding); assert.ObjectsAreEqual(ask(w.gone), got) {
@@ -211,7 +211,7 @@ func (w *twins) sameWithin(t *testing.T, times int, what string, ask func(s site
 }
 
 // same fails the test if the sites respond differently. If the first one changes its response meanwhile, it asks again.
-func (w *twins) same(t *testing.T, what string, ask func(s site) response) response {
+func (w *pair) same(t *testing.T, what string, ask func(s site) response) response {
 	t.Helper()
 	var got response
 	for range 20 {

@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"bufio"
@@ -87,7 +87,7 @@ func TestIdleConnections(t *testing.T) {
 		require.NoError(t, conn.Close())
 	}
 	http.DefaultClient.CloseIdleConnections()
-	require.Eventually(t, func() bool { return filesOf(t, s) <= files }, flowWait, 100*time.Millisecond,
+	require.Eventually(t, func() bool { return filesOf(t, s) <= files }, scenarioWait, 100*time.Millisecond,
 		"the connections should be closed")
 }
 

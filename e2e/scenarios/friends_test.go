@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// The flows in this file are those of an app for friends with voice calls, on several servers with one Redis: it keeps
-// which friends of a user are online, copies the list of friends from the app's database, and sends events to friends.
-// Users send user:connect and user:disconnect, their friends are sent friend_online and friend_offline. The names of
-// its steps, methods and queries are in quotes. Here, friends are contacts, and the app follows them on its connection.
-// Its calls are in calls_test.go.
+// The scenarios in this file are those of an app for friends with voice calls, on several servers with one Redis: it
+// keeps which friends of a user are online, copies the list of friends from the app's database, and sends events to
+// friends. Users send user:connect and user:disconnect, their friends are sent friend_online and friend_offline. The
+// names of its steps, methods and queries are in quotes. Here, friends are contacts, and the app follows them on its
+// connection. Its calls are in calls_test.go.
 
 func onlineFriends(t *testing.T, s *testserver.Server, user string) (friends []string) {
 	t.Helper()
@@ -26,9 +26,9 @@ func onlineFriends(t *testing.T, s *testserver.Server, user string) (friends []s
 	return friends
 }
 
-// TestFlowFriends: "onUserConnected" and "onUserDisconnected". Users connect and disconnect, and their friends are sent
-// "friend_online" and "friend_offline".
-func TestFlowFriends(t *testing.T) {
+// TestScenarioFriends: "onUserConnected" and "onUserDisconnected". Users connect and disconnect, and their friends are
+// sent "friend_online" and "friend_offline".
+func TestScenarioFriends(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		// "Friends set doesn't exist": the backend copies the friends of Alice and Bob from its database.
@@ -70,9 +70,9 @@ func TestFlowFriends(t *testing.T) {
 	})
 }
 
-// TestFlowFriendRequest: "accepting the contact request". Users become friends, and stop being friends, while both are
-// online.
-func TestFlowFriendRequest(t *testing.T) {
+// TestScenarioFriendRequest: "accepting the contact request". Users become friends, and stop being friends, while both
+// are online.
+func TestScenarioFriendRequest(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		alice := openApp(t, one, appOptions{user: "alice", friends: []string{}})
@@ -102,9 +102,9 @@ func TestFlowFriendRequest(t *testing.T) {
 	})
 }
 
-// TestFlowGateway: "Multi-instance". Socket servers that hold the sockets of their users themselves report them in
+// TestScenarioGateway: "Multi-instance". Socket servers that hold the sockets of their users themselves report them in
 // bulk.
-func TestFlowGateway(t *testing.T) {
+func TestScenarioGateway(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
 		// report sends an item for each of the users of a gateway.

@@ -1,4 +1,4 @@
-package flows
+package scenarios
 
 import (
 	"bytes"
@@ -62,7 +62,7 @@ func untilFootprint(t *testing.T, s *testserver.Server, before footprint2) {
 		now := takeFootprint2(t, s)
 		t.Logf("%+v, %+v before", now, before)
 		return now.goroutines <= before.goroutines+10 && now.files <= before.files+10 && now.heap <= before.heap+8<<20
-	}, flowWait, 100*time.Millisecond, "the server should hold nothing of clients that have disconnected")
+	}, scenarioWait, 100*time.Millisecond, "the server should hold nothing of clients that have disconnected")
 }
 
 // TestMixedLoad runs attacks beside normal use. What normal clients record is exact, and after all clients have

@@ -34,9 +34,9 @@ const (
 	heardEach = 22 * time.Second // on each connection
 )
 
-// world is a few servers on one store, with connections that read a call each time that it is signalled, and that are
+// fixture is a few servers on one store, with connections that read a call each time that it is signalled, and that are
 // heard regularly. Time passes by pass alone.
-type world struct {
+type fixture struct {
 	*network
 
 	t       *testing.T
@@ -76,42 +76,42 @@ type loopState struct {
 
 const base = lastseen.Instant(1_700_000_000_000)
 
-// newWorld returns a world on the embedded store, with a number of servers. Each write is flushed before it returns: by
-// the test's clock, a flush in the background could take hours.
-func newWorld(t *testing.T, servers int) *world {
-	w := &world{t: t, log: &bytes.Buffer{}}
-	w.network = &network{monotonic: w.monotonic}
-	w.elapsed.Store(int64(time.Hour))
+// newFixture returns a fixture on the embedded store, with a number of servers. Each write is flushed before it
+// returns: by the test's clock, a flush in the background could take hours.
+func newFixture(t *testing.T, servers int) *fixture {
+	f := &fixture{t: t, log: &bytes.Buffer{}}
+	f.network = &network{monotonic: f.monotonic}
+	f.elapsed.Store(int64(time.Hour))
 	s, err := filestore.Open(filestore.Options{
 		Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: 0, Logger: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return time.UnixMilli(int64(base)).Add(w.monotonic()) }, Monotonic: w.monotonic,
+		Now: func() time.Time { return time.UnixMilli(int64(base)).Add(f.monotonic()) }, Monotonic: f.monotonic,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	w.store = s
+	f.store = s
 	for range servers {
-		w.add()
+		f.add()
 	}
-	return w
+	return f
 }
 
-func newSingle(t *testing.T) (*world, *server) {
-	w := newWorld(t, 1)
-	return w, w.servers[0]
+func newSingle(t *testing.T) (*fixture, *server) {
+	f := newFixture(t, 1)
+	return f, f.servers[0]
 }
 
-func newPair(t *testing.T) (w *world, a, b *server) {
-	w = newWorld(t, 2)
-	return w, w.servers[0], w.servers[1]
+func newPair(t *testing.T) (f *fixture, a, b *server) {
+	f = newFixture(t, 2)
+	return f, f.servers[0], f.servers[1]
 }
 
-func (w *world) monotonic() time.Duration { return time.Duration(w.elapsed.Load()) }
+func (f *fixture) monotonic() time.Duration { return time.Duration(f.elapsed.Load()) }
 
-func (w *world) add() {
-	s := &server{t: w.t, connections: map[lastseen.UserKey]*connection{}, told: map[string][]lastseen.Call{}}
-	s.handle = w.network.add(w.store)
-	s.Keeper = New(s.handle, slog.New(slog.NewTextHandler(w.log, nil)))
-	s.monotonic = w.monotonic
+func (f *fixture) add() {
+	s := &server{t: f.t, connections: map[lastseen.UserKey]*connection{}, told: map[string][]lastseen.Call{}}
+	s.handle = f.network.add(f.store)
+	s.Keeper = New(s.handle, slog.New(slog.NewTextHandler(f.log, nil)))
+	s.monotonic = f.monotonic
 	s.Heard = s.hears
 	s.Late = func(lag time.Duration) { s.late = append(s.late, lag) }
 	s.receive = func(signal store.Signal) {
@@ -125,13 +125,13 @@ func (w *world) add() {
 		{wake: s.hearing.wake, work: s.hearing.work},
 		{wake: s.watch.wake, work: s.watch.work},
 	}
-	w.servers = append(w.servers, s)
+	f.servers = append(f.servers, s)
 }
 
-func (w *world) kill(s *server) {
-	for i := range w.servers {
-		if w.servers[i] == s {
-			w.servers = append(w.servers[:i:i], w.servers[i+1:]...)
+func (f *fixture) kill(s *server) {
+	for i := range f.servers {
+		if f.servers[i] == s {
+			f.servers = append(f.servers[:i:i], f.servers[i+1:]...)
 			break
 		}
 	}
@@ -164,26 +164,26 @@ func (s *server) hears(namespace, user, device string, within time.Duration) boo
 }
 
 // pass lets time pass. The loops of the servers do their work when they asked for it.
-func (w *world) pass(d time.Duration) {
-	w.t.Helper()
+func (f *fixture) pass(d time.Duration) {
+	f.t.Helper()
 	for ; d > 0; d -= tick {
-		w.settle()
-		w.elapsed.Add(int64(min(d, tick)))
+		f.settle()
+		f.elapsed.Add(int64(min(d, tick)))
 	}
-	w.settle()
+	f.settle()
 }
 
 // settle has the servers do what they have to do now.
-func (w *world) settle() {
-	w.t.Helper()
-	for rounds := 0; w.round(); rounds++ {
-		require.Less(w.t, rounds, 10_000, "a loop does not end")
+func (f *fixture) settle() {
+	f.t.Helper()
+	for rounds := 0; f.round(); rounds++ {
+		require.Less(f.t, rounds, 10_000, "a loop does not end")
 	}
 }
 
-func (w *world) round() (busy bool) {
-	for _, s := range w.servers {
-		busy = s.readCalls(w.t.Context()) || busy
+func (f *fixture) round() (busy bool) {
+	for _, s := range f.servers {
+		busy = s.readCalls(f.t.Context()) || busy
 		for _, l := range s.loops {
 			woken := false
 			select {
@@ -191,8 +191,8 @@ func (w *world) round() (busy bool) {
 				woken = true
 			default:
 			}
-			if woken || w.monotonic() >= l.next {
-				l.next = w.monotonic() + l.work(w.t.Context())
+			if woken || f.monotonic() >= l.next {
+				l.next = f.monotonic() + l.work(f.t.Context())
 				busy = true
 			}
 		}
@@ -239,66 +239,66 @@ func (s *server) states(user string) (states []lastseen.CallState) {
 	return states
 }
 
-func (w *world) call(from, to string) store.NewCall {
-	w.ids++
-	id := fmt.Sprint("call-", w.ids)
+func (f *fixture) call(from, to string) store.NewCall {
+	f.ids++
+	id := fmt.Sprint("call-", f.ids)
 	return store.NewCall{
 		ID: id, From: from, To: to, Ring: ring, Quiet: quiet, Shown: true, Key: id, Digest: "of " + id,
 	}
 }
 
-func (w *world) rings(s *server, from, to string) string {
-	w.t.Helper()
-	return w.starts(s, w.call(from, to))
+func (f *fixture) rings(s *server, from, to string) string {
+	f.t.Helper()
+	return f.starts(s, f.call(from, to))
 }
 
-func (w *world) starts(s *server, c store.NewCall) string {
-	w.t.Helper()
-	step, err := done(s.Start(w.t.Context(), ns, c))
-	require.NoError(w.t, err)
-	require.Equal(w.t, lastseen.Stepped, step.Outcome)
+func (f *fixture) starts(s *server, c store.NewCall) string {
+	f.t.Helper()
+	step, err := done(s.Start(f.t.Context(), ns, c))
+	require.NoError(f.t, err)
+	require.Equal(f.t, lastseen.Stepped, step.Outcome)
 	return c.ID
 }
 
-func (w *world) acts(s *server, id, user string, action lastseen.CallAction) lastseen.CallOutcome {
-	w.t.Helper()
-	step, err := done(s.Act(w.t.Context(), ns, store.CallAct{ID: id, User: user, Action: action}))
-	require.NoError(w.t, err)
+func (f *fixture) acts(s *server, id, user string, action lastseen.CallAction) lastseen.CallOutcome {
+	f.t.Helper()
+	step, err := done(s.Act(f.t.Context(), ns, store.CallAct{ID: id, User: user, Action: action}))
+	require.NoError(f.t, err)
 	return step.Outcome
 }
 
 // requireState requires that a call has a state, and, if it is over, that the store knows: nothing is left to be ended.
-func (w *world) requireState(id string, want lastseen.CallState) {
-	w.t.Helper()
-	c, err := store.ReadCall(w.t.Context(), w.store, ns, id)
-	require.NoError(w.t, err)
-	require.Equal(w.t, want, c.State)
+func (f *fixture) requireState(id string, want lastseen.CallState) {
+	f.t.Helper()
+	c, err := store.ReadCall(f.t.Context(), f.store, ns, id)
+	require.NoError(f.t, err)
+	require.Equal(f.t, want, c.State)
 	if want.Over() {
-		late, err := w.store.ExpireCalls(w.t.Context(), ns)
-		require.NoError(w.t, err)
-		require.Empty(w.t, late.Steps, "nobody has ended it")
+		late, err := f.store.ExpireCalls(f.t.Context(), ns)
+		require.NoError(f.t, err)
+		require.Empty(f.t, late.Steps, "nobody has ended it")
 	}
 }
 
 // requireInCall requires that, of alice and bob, exactly these are shown to be in a call.
-func (w *world) requireInCall(users ...string) {
-	w.t.Helper()
-	now, err := w.store.Now(w.t.Context())
-	require.NoError(w.t, err)
-	_, details, err := w.store.Describe(w.t.Context(), ns, []string{"alice", "bob"})
-	require.NoError(w.t, err)
+func (f *fixture) requireInCall(users ...string) {
+	f.t.Helper()
+	now, err := f.store.Now(f.t.Context())
+	require.NoError(f.t, err)
+	_, details, err := f.store.Describe(f.t.Context(), ns, []string{"alice", "bob"})
+	require.NoError(f.t, err)
 	var got []string
 	for user, d := range details {
 		if d.InCallUntil > now {
 			got = append(got, user)
 		}
 	}
-	require.ElementsMatch(w.t, users, got)
+	require.ElementsMatch(f.t, users, got)
 }
 
 // away has all calls of all servers fail, until back.
-func (w *world) away() {
-	for _, s := range w.servers {
+func (f *fixture) away() {
+	for _, s := range f.servers {
 		s.fail = func(string) error { return store.ErrUnavailable }
 	}
 }
@@ -313,8 +313,8 @@ func (s *server) failing(method string, err error) {
 	}
 }
 
-func (w *world) back() {
-	for _, s := range w.servers {
+func (f *fixture) back() {
+	for _, s := range f.servers {
 		s.fail = func(string) error { return nil }
 	}
 }
