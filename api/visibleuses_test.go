@@ -38,7 +38,7 @@ func notOfOthers() map[string]string {
 		"Exist":       service,
 		"Namespaces":  "listNamespaces hides the newest time",
 		"Signal":      service, "Listen": service, "Lease": service, "Secret": service, "Now": service, "Load": service, "Ready": service,
-		"Close": service, "Closings": service,
+		"Close": service, "Disconnects": service,
 		"StartCall": calls, "StepCall": calls, "ReadCalls": calls,
 		"HearCalls": keeps, "ExpireCalls": keeps, "CallNamespaces": keeps,
 	}

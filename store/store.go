@@ -40,7 +40,7 @@ type Store interface {
 	Availabilities
 	Contacts
 	Calls
-	Closings
+	Disconnects
 	Signals
 	Namespaces
 	Leaser

@@ -24,7 +24,9 @@ func (devicesStore) RecordDevices(
 	return make([]lastseen.State, len(batch)), nil
 }
 
-func (devicesStore) Closings(context.Context, store.ClosingPlace) ([]store.Closing, store.ClosingPlace, error) {
+func (devicesStore) Disconnects(
+	context.Context, store.DisconnectPosition,
+) ([]store.Disconnect, store.DisconnectPosition, error) {
 	return nil, "here", nil
 }
 

@@ -25,7 +25,7 @@ import (
 
 const (
 	tickEvery  = 250 * time.Millisecond // what waited and is due is written
-	pollEvery  = 500 * time.Millisecond // closings are read, while there are connections
+	pollEvery  = 500 * time.Millisecond // disconnects are read, while there are connections
 	roundEvery = time.Second            // evidence is written; retries
 
 	maxBatch    = 4096 // sightings in one call
@@ -99,20 +99,20 @@ type Registry struct {
 	away                bool // since awaySince, calls failed
 	awaySince           time.Duration
 
-	readingClosings chan struct{} // held while they are read; guards closingsErr
-	closingsErr     error         // of the last read
+	readingDisconnects chan struct{} // held while they are read; guards disconnectsErr
+	disconnectsErr     error         // of the last read
 
-	mu           sync.Mutex
-	stopping     bool
-	place        store.ClosingPlace               // "" until the first is taken
-	closingReads int                              // that began
-	users        map[lastseen.UserKey]*Connection // the first of each user; connections name the next
-	held         []held
-	returned     time.Duration // when the store was last back after it had been away
-	waiting      []pending
-	later        int           // of those that wait: leaves by Later
-	nextWarn     time.Duration // when a dropped goodbye is logged again
-	stats        Stats         // all but Waiting
+	mu              sync.Mutex
+	stopping        bool
+	position        store.DisconnectPosition         // "" until the first is taken
+	disconnectReads int                              // that began
+	users           map[lastseen.UserKey]*Connection // the first of each user; connections name the next
+	held            []held
+	returned        time.Duration // when the store was last back after it had been away
+	waiting         []pending
+	later           int           // of those that wait: leaves by Later
+	nextWarn        time.Duration // when a dropped goodbye is logged again
+	stats           Stats         // all but Waiting
 }
 
 // held is a connection whose evidence is written. It has the due time itself, so that a round does not read the memory
@@ -134,12 +134,12 @@ func New(o Options) *Registry {
 	}
 	start := time.Now()
 	return &Registry{
-		o:               o,
-		monotonic:       func() time.Duration { return time.Since(start) },
-		pause:           pause,
-		working:         make(chan struct{}, 1),
-		readingClosings: make(chan struct{}, 1),
-		users:           map[lastseen.UserKey]*Connection{},
+		o:                  o,
+		monotonic:          func() time.Duration { return time.Since(start) },
+		pause:              pause,
+		working:            make(chan struct{}, 1),
+		readingDisconnects: make(chan struct{}, 1),
+		users:              map[lastseen.UserKey]*Connection{},
 	}
 }
 
@@ -198,13 +198,13 @@ type task struct {
 func (r *Registry) work(ctx context.Context, t task) error {
 	now, err := r.now(ctx)
 	if err == nil {
-		err = errors.Join(r.readClosings(ctx), r.writeDue(ctx, now, t))
+		err = errors.Join(r.readDisconnects(ctx), r.writeDue(ctx, now, t))
 	}
 	r.report(ctx, now, t, err)
 	return err
 }
 
-// writeDue writes what is due. It does so also if the closings cannot be read: on a Redis Cluster this says nothing
+// writeDue writes what is due. It does so also if the disconnects cannot be read: on a Redis Cluster this says nothing
 // about the namespaces.
 func (r *Registry) writeDue(ctx context.Context, now moment, t task) error {
 	batch := r.takeDue(now)

@@ -64,7 +64,7 @@ func (m *model) open(t *rapid.T) {
 	}
 	user := fmt.Sprint("u", len(m.conns))
 	if len(m.conns) == 0 {
-		user = "alice" // whom the store's closings are about
+		user = "alice" // whom the store's disconnects are about
 	}
 	o := m.opening(user)
 	o.Grace = rapid.SampledFrom([]time.Duration{0, 5 * time.Second, time.Minute}).Draw(t, "grace")

@@ -97,11 +97,11 @@ func (r *Registry) release(c *Connection) {
 	c.next = nil
 }
 
-// begin writes the first ping of a connection. It reads the closings before, so that none that was asked for earlier
+// begin writes the first ping of a connection. It reads the disconnects before, so that none that was asked for earlier
 // closes it, and from then on none is missed.
 func (c *Connection) begin(ctx context.Context) error {
 	r := c.r
-	if err := r.readClosings(ctx); err != nil && !r.hasPlace() {
+	if err := r.readDisconnects(ctx); err != nil && !r.hasPosition() {
 		return err
 	}
 	now, err := r.now(ctx)

@@ -122,7 +122,7 @@ func TestStoreLostData(t *testing.T) {
 	require.NoError(t, err)
 	f.pass(25 * time.Second)
 	f.store.take()
-	f.store.ask(store.Closing{})
+	f.store.ask(store.Disconnect{})
 	f.pass(againWithin / 2)
 	f.requireNothing()
 	f.RecordAgain(ns)
@@ -187,10 +187,10 @@ func TestOtherNamespacesInAnOutage(t *testing.T) {
 	require.Equal(t, 1, f.Stats().Evidence)
 }
 
-// TestClosingsAway: evidence is written although the closings cannot be read.
-func TestClosingsAway(t *testing.T) {
+// TestDisconnectsAway: evidence is written although the disconnects cannot be read.
+func TestDisconnectsAway(t *testing.T) {
 	f, c := newConnection(t)
-	broken := brokenClosings{f.store}
+	broken := brokenDisconnects{f.store}
 	f.o.Store = broken
 	c.Heard()
 	f.stay(time.Minute, c)
@@ -198,9 +198,11 @@ func TestClosingsAway(t *testing.T) {
 	require.Equal(t, 1, f.logged("cannot record"))
 }
 
-type brokenClosings struct{ *fakeStore }
+type brokenDisconnects struct{ *fakeStore }
 
-func (brokenClosings) Closings(context.Context, store.ClosingPlace) ([]store.Closing, store.ClosingPlace, error) {
+func (brokenDisconnects) Disconnects(
+	context.Context, store.DisconnectPosition,
+) ([]store.Disconnect, store.DisconnectPosition, error) {
 	return nil, "", store.ErrUnavailable
 }
 

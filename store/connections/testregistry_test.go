@@ -151,19 +151,19 @@ const readClock callKind = -1
 type fakeStore struct {
 	store.Store
 
-	mu       sync.Mutex
-	settings Settings
-	elapsed  time.Duration
-	wrong    time.Duration // by which the store's clock is off
-	err      error         // of all calls
-	refuse   func(kind callKind, namespace string) error
-	writes   []written
-	states   map[string]lastseen.State
-	devices  map[string]lastseen.Devices
-	hidden   map[string]lastseen.HiddenTime
-	closings []store.Closing
-	asked    int // calls of Closings
-	during   func(kind callKind)
+	mu          sync.Mutex
+	settings    Settings
+	elapsed     time.Duration
+	wrong       time.Duration // by which the store's clock is off
+	err         error         // of all calls
+	refuse      func(kind callKind, namespace string) error
+	writes      []written
+	states      map[string]lastseen.State
+	devices     map[string]lastseen.Devices
+	hidden      map[string]lastseen.HiddenTime
+	disconnects []store.Disconnect
+	asked       int // calls of Disconnects
+	during      func(kind callKind)
 }
 
 func newFakeStore() *fakeStore {
@@ -274,30 +274,30 @@ func (s *fakeStore) write(
 	return states, err
 }
 
-func (s *fakeStore) Closings(
-	_ context.Context, after store.ClosingPlace,
-) ([]store.Closing, store.ClosingPlace, error) {
+func (s *fakeStore) Disconnects(
+	_ context.Context, after store.DisconnectPosition,
+) ([]store.Disconnect, store.DisconnectPosition, error) {
 	defer s.lock()()
 	s.asked++
 	if s.err != nil {
 		return nil, after, s.err
 	}
-	next := store.ClosingPlace("place" + strings.Repeat(".", len(s.closings)))
+	next := store.DisconnectPosition("position" + strings.Repeat(".", len(s.disconnects)))
 	if after == "" {
 		return nil, next, nil
 	}
-	return append([]store.Closing(nil), s.closings[len(after)-len("place"):]...), next, nil
+	return append([]store.Disconnect(nil), s.disconnects[len(after)-len("position"):]...), next, nil
 }
 
-// close asks for the closing of alice's connections.
-func (s *fakeStore) close() { s.ask(store.Closing{Namespace: ns, User: "alice", At: s.present()}) }
+// close asks to close alice's connections.
+func (s *fakeStore) close() { s.ask(store.Disconnect{Namespace: ns, User: "alice", At: s.present()}) }
 
 // deleted says that the namespace is deleted.
-func (s *fakeStore) deleted() { s.ask(store.Closing{Namespace: ns, At: s.present()}) }
+func (s *fakeStore) deleted() { s.ask(store.Disconnect{Namespace: ns, At: s.present()}) }
 
-func (s *fakeStore) ask(c store.Closing) {
+func (s *fakeStore) ask(c store.Disconnect) {
 	defer s.lock()()
-	s.closings = append(s.closings, c)
+	s.disconnects = append(s.disconnects, c)
 }
 
 // setInvisible makes alice leave and hides what follows, or ends that: see store.Availabilities.

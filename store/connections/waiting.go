@@ -28,8 +28,8 @@ type Departure struct {
 // Later writes leaves after their delays; at once, together, if too many wait, or after Stop. It returns an error only
 // if some that had to be written at once were not.
 func (r *Registry) Later(ctx context.Context, departures ...Departure) error {
-	if !r.hasPlace() {
-		_ = r.readClosings(ctx) // without a place, the leaves can only miss a closing that comes within a moment
+	if !r.hasPosition() {
+		_ = r.readDisconnects(ctx) // without a position, leaves can only miss a disconnect that comes right now
 	}
 	var atOnce []write
 	for _, d := range departures {

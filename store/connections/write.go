@@ -18,7 +18,7 @@ type pending struct {
 	store.DeviceSighting                  // At is the earliest time that it can have
 	heard                time.Duration    // when it was received, monotonic; a leave has another time, which is At
 	due                  time.Duration    // when it is to be written, monotonic
-	opened               lastseen.Instant // of a connection: a closing of the user from then on cancels it
+	opened               lastseen.Instant // of a connection: a disconnect of the user from then on cancels it
 	of                   origin
 }
 

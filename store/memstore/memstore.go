@@ -30,12 +30,12 @@ type Options struct {
 
 // Store is a [store.Store] in memory.
 type Store struct {
-	tables   *Tables
-	journal  Journal
-	closings *closings
-	calls    calls
-	signals  store.SignalHub
-	secret   [32]byte
+	tables      *Tables
+	journal     Journal
+	disconnects *disconnects
+	calls       calls
+	signals     store.SignalHub
+	secret      [32]byte
 }
 
 var _ store.Store = (*Store)(nil)
@@ -61,7 +61,7 @@ func NewTables(o Options) *Tables {
 // Store returns the store of the tables, which has to be the only one.
 func (x *Tables) Store(j Journal) *Store {
 	s := &Store{
-		tables: x, journal: j, closings: newClosings(x.options.Monotonic),
+		tables: x, journal: j, disconnects: newDisconnects(x.options.Monotonic),
 		calls: calls{clock: x.readClock, monotonic: x.options.Monotonic},
 	}
 	_, _ = rand.Read(s.secret[:]) // it never fails

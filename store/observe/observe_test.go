@@ -137,7 +137,7 @@ func TestCalls(t *testing.T) {
 		},
 		func() error { _, err := s.ReadDevices(ctx, "chat", "alice"); return err },
 		func() error { return s.CloseConnections(ctx, "chat", "alice") },
-		func() error { _, _, err := s.Closings(ctx, ""); return err },
+		func() error { _, _, err := s.Disconnects(ctx, ""); return err },
 		func() error {
 			_, err := s.SetAvailability(ctx, "chat", "alice", lastseen.Said{Availability: lastseen.Away}, now)
 			return failure(err)

@@ -176,11 +176,11 @@ func (s *observed) CloseConnections(ctx context.Context, ns, user string) (err e
 	return s.Store.CloseConnections(ctx, ns, user)
 }
 
-func (s *observed) Closings(
-	ctx context.Context, after store.ClosingPlace,
-) (_ []store.Closing, _ store.ClosingPlace, err error) {
+func (s *observed) Disconnects(
+	ctx context.Context, after store.DisconnectPosition,
+) (_ []store.Disconnect, _ store.DisconnectPosition, err error) {
 	defer s.done(s.begin("closings"), &err)
-	return s.Store.Closings(ctx, after)
+	return s.Store.Disconnects(ctx, after)
 }
 
 func (s *observed) SetAvailability(

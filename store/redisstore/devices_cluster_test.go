@@ -164,7 +164,7 @@ func TestDevicesAfterFailover(t *testing.T) {
 	l.requireTruth()
 	live, _ := stores.Devices(t, s, "alice")
 	require.Equal(t, []string{"tab"}, live)
-	closed, _, err := s.Closings(ctx, "0")
+	closed, _, err := s.Disconnects(ctx, "0")
 	require.NoError(t, err)
 	require.Len(t, closed, 1)
 }

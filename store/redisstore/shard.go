@@ -41,7 +41,7 @@ func (k keyspace) meta() string               { return k.prefix + ":meta" }
 func (k keyspace) lease(name string) string   { return k.prefix + ":lease:" + name }
 func (k keyspace) heartbeat(id string) string { return k.prefix + ":heartbeat:" + id }
 func (k keyspace) probe() string              { return k.prefix + ":probe" }
-func (k keyspace) closings() string           { return k.prefix + ":closings" }
+func (k keyspace) disconnects() string        { return k.prefix + ":closings" }
 func (k keyspace) secret() string             { return k.prefix + ":secret" }
 func (k keyspace) calling() string            { return k.prefix + ":calls" }
 

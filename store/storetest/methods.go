@@ -56,8 +56,8 @@ func OtherMethods(s store.Store) map[string]kit.Method {
 		"Secret":           func(ctx context.Context) error { return kit.ErrorOf(s.Secret(ctx)) },
 		"Ready":            s.Ready,
 		"CloseConnections": func(ctx context.Context) error { return s.CloseConnections(ctx, kit.Namespace, "alice") },
-		"Closings": func(ctx context.Context) error {
-			_, _, err := s.Closings(ctx, "")
+		"Disconnects": func(ctx context.Context) error {
+			_, _, err := s.Disconnects(ctx, "")
 			return err
 		},
 	}

@@ -1,4 +1,4 @@
-// Package keys has the tests of what Redis keeps besides users: devices, availability, contacts, closings and
+// Package keys has the tests of what Redis keeps besides users: devices, availability, contacts, disconnects and
 // leases; and of sets that other programs write.
 package keys
 

@@ -7,60 +7,60 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
-// beatsKept is the number of heartbeats whose time is remembered. There are fewer in the largest lag: those
+// heartbeatsKept is the number of heartbeats whose time is remembered. There are fewer in the largest lag: those
 // before are too old in any case.
-const beatsKept = 64
+const heartbeatsKept = 64
 
-// beat is a heartbeat: a number that this process wrote to the primary, and when, by both of its clocks.
-type beat struct {
+// heartbeat is a number that this process wrote to the primary, and when, by both of its clocks.
+type heartbeat struct {
 	number int64
 	mono   time.Duration
 	wall   time.Time
 }
 
-// beats are the heartbeats of this process. A replica that has a number has everything that the primary did before it
-// was written, so its age follows from this machine's clocks alone.
-type beats struct {
+// heartbeats are those of this process. A replica that has a number has everything that the primary did before
+// it was written, so its age follows from this machine's clocks alone.
+type heartbeats struct {
 	monotonic func() time.Duration
 	now       func() time.Time
 
 	mu   sync.RWMutex
 	last int64 // the number of the newest; 0 before the first
-	kept [beatsKept]beat
+	kept [heartbeatsKept]heartbeat
 }
 
-func newBeats(o redisclient.Options) *beats {
-	return &beats{monotonic: o.Monotonic, now: o.Now}
+func newHeartbeats(o redisclient.Options) *heartbeats {
+	return &heartbeats{monotonic: o.Monotonic, now: o.Now}
 }
 
-// present returns a beat of this moment, without a number.
-func (b *beats) present() beat { return beat{mono: b.monotonic(), wall: b.now().Round(0)} }
+// present returns a heartbeat of this moment, without a number.
+func (b *heartbeats) present() heartbeat { return heartbeat{0, b.monotonic(), b.now().Round(0)} }
 
-// next begins a heartbeat. It is called before the number is sent, so that the beat is never younger than what the
+// next begins a heartbeat. It is called before the number is sent, so that the heartbeat is never younger than what the
 // primary did before it.
-func (b *beats) next() beat {
+func (b *heartbeats) next() heartbeat {
 	next := b.present()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last++
 	next.number = b.last
-	b.kept[next.number%beatsKept] = next
+	b.kept[next.number%heartbeatsKept] = next
 	return next
 }
 
 // find returns the heartbeat with a number, unless it is none of the last ones.
-func (b *beats) find(number int64) (beat, bool) {
+func (b *heartbeats) find(number int64) (heartbeat, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if number < 1 || number > b.last || b.last-number >= beatsKept {
-		return beat{}, false
+	if number < 1 || number > b.last || b.last-number >= heartbeatsKept {
+		return heartbeat{}, false
 	}
-	return b.kept[number%beatsKept], true
+	return b.kept[number%heartbeatsKept], true
 }
 
 // age returns how long ago a heartbeat was, by the clock that says more. While a machine is suspended, its monotonic
 // clock may stand still; the other one may be set back.
-func (b *beats) age(of beat) time.Duration {
+func (b *heartbeats) age(of heartbeat) time.Duration {
 	at := b.present()
 	return max(at.mono-of.mono, at.wall.Sub(of.wall), 0)
 }

@@ -65,10 +65,10 @@ func (h *hook) check(a *answer, get *redis.StringCmd) error {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	found, ok := h.replicas.beats.find(number)
+	found, ok := h.replicas.heartbeats.find(number)
 	age := time.Duration(0)
 	if ok {
-		age = h.replicas.beats.age(found)
+		age = h.replicas.heartbeats.age(found)
 		h.replica.saw(found)
 	}
 	if !ok || age > h.replicas.o.MaxLag {

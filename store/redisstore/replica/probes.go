@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errNoBeat is the error of a replica that has no heartbeat of this process.
-var errNoBeat = errors.New("it has no heartbeat of this server, which each gets from the primary")
+// errNoHeartbeat is the error of a replica that has no heartbeat of this process.
+var errNoHeartbeat = errors.New("it has no heartbeat of this server, which each gets from the primary")
 
 // probe reads the heartbeat from a replica.
 func (r *Set) probe(ctx context.Context, one *replica) {
@@ -19,7 +19,7 @@ func (r *Set) probe(ctx context.Context, one *replica) {
 	if ctx.Err() != nil {
 		return // it is not read from any longer
 	}
-	if found, ok := r.beats.find(number); err == nil && ok {
+	if found, ok := r.heartbeats.find(number); err == nil && ok {
 		one.seen.Store(&found)
 	}
 	one.working.Store(err == nil)
@@ -38,14 +38,14 @@ func (r *Set) report(one *replica, err error) {
 		return
 	}
 	if one.failing == nil {
-		now := r.beats.present()
+		now := r.heartbeats.present()
 		one.failing = &now
 	}
-	if r.beats.age(*one.failing) <= r.o.MaxLag {
+	if r.heartbeats.age(*one.failing) <= r.o.MaxLag {
 		return
 	}
 	if errors.Is(err, redis.Nil) {
-		err = errNoBeat
+		err = errNoHeartbeat
 	}
 	one.reported = true
 	r.client.Log.LogOnce(slog.LevelWarn, one.addr, "replica", "failed",
@@ -53,7 +53,7 @@ func (r *Set) report(one *replica, err error) {
 }
 
 // saw notes a heartbeat that a replica had, unless it has had a newer one.
-func (one *replica) saw(found beat) {
+func (one *replica) saw(found heartbeat) {
 	for before := one.seen.Load(); before.number < found.number; before = one.seen.Load() {
 		newer := found
 		if one.seen.CompareAndSwap(before, &newer) {

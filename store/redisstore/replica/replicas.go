@@ -25,11 +25,12 @@ const (
 	maxReplicas = 8
 	// discoverEvery is the time between two questions to the primary for its replicas.
 	discoverEvery = time.Second
-	// beatsPerLag is the least number of heartbeats in the largest lag, and maxBeat the longest time between two.
-	beatsPerLag, maxBeat = 4, time.Second
-	// beatKept is how long Redis keeps the last heartbeat of a server that has stopped. A replica whose clock is ahead
-	// by more than this never has one.
-	beatKept = 10 * time.Minute
+	// heartbeatsPerLag is how many heartbeats the largest lag has at least, and maxHeartbeat the time between two at
+	// most.
+	heartbeatsPerLag, maxHeartbeat = 4, time.Second
+	// heartbeatKept is how long Redis keeps the last heartbeat of a server that has stopped. A replica whose clock is
+	// ahead by more than this never has one.
+	heartbeatKept = 10 * time.Minute
 )
 
 // Options sets which replicas are read from.
@@ -46,11 +47,11 @@ type Options struct {
 
 // Set has the replicas that are read from. The zero Set is that of a store that reads from the primary alone.
 type Set struct {
-	client *redisclient.Client // of the primary
-	own    store.Store         // whose reads use the client of [redisclient.WithReader]
-	o      Options
-	beats  *beats
-	counts [results]atomic.Int64
+	client     *redisclient.Client // of the primary
+	own        store.Store         // whose reads use the client of [redisclient.WithReader]
+	o          Options
+	heartbeats *heartbeats
+	counts     [results]atomic.Int64
 
 	mu     sync.Mutex
 	known  []*replica
@@ -62,21 +63,21 @@ type Set struct {
 type replica struct {
 	addr    string
 	client  *redis.Client
-	stop    func()               // the probes
-	seen    atomic.Pointer[beat] // the newest one that it had, or a first one without a number
-	working atomic.Bool          // whether the last call succeeded
+	stop    func()                    // the probes
+	seen    atomic.Pointer[heartbeat] // the newest one that it had, or a first one without a number
+	working atomic.Bool               // whether the last call succeeded
 
 	// Used by probe alone.
-	failing  *beat // when the first of the probes failed that have failed since; nil if the last one succeeded
-	reported bool  // this is in the log
+	failing  *heartbeat // when the first of the probes failed that have failed since; nil if the last one succeeded
+	reported bool       // this is in the log
 }
 
 // Open begins to look for replicas and to write heartbeats, until the client is closed. The store answers from replicas
 // what is read with their client. There must be no Cluster.
 func Open(client *redisclient.Client, own store.Store, o Options) *Set {
-	r := &Set{client: client, own: own, o: o, beats: newBeats(o.Client)}
+	r := &Set{client: client, own: own, o: o, heartbeats: newHeartbeats(o.Client)}
 	client.Every(discoverEvery, r.discover)
-	client.Every(r.beatEvery(), r.sendBeat)
+	client.Every(r.heartbeatEvery(), r.sendHeartbeat)
 	return r
 }
 
@@ -96,15 +97,15 @@ func (r *Set) Close() error {
 // timeout bounds a call to a replica: the primary can still be asked after it.
 func (r *Set) timeout() time.Duration { return r.client.Timeout / 2 }
 
-// beatEvery returns the time between two heartbeats, and between two probes of a replica.
-func (r *Set) beatEvery() time.Duration { return min(r.o.MaxLag/beatsPerLag, maxBeat) }
+// heartbeatEvery returns the time between two heartbeats, and between two probes of a replica.
+func (r *Set) heartbeatEvery() time.Duration { return min(r.o.MaxLag/heartbeatsPerLag, maxHeartbeat) }
 
-// sendBeat writes the next heartbeat to the primary. If that fails, replicas get old, and are not read from.
-func (r *Set) sendBeat(ctx context.Context) {
+// sendHeartbeat writes the next heartbeat to the primary. If that fails, replicas get old, and are not read from.
+func (r *Set) sendHeartbeat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.client.Timeout)
 	defer cancel()
-	next := r.beats.next()
-	_ = r.client.Set(ctx, r.o.HeartbeatKey, next.number, beatKept).Err()
+	next := r.heartbeats.next()
+	_ = r.client.Set(ctx, r.o.HeartbeatKey, next.number, heartbeatKept).Err()
 }
 
 // discover asks the primary for its replicas. While it does not answer, those known remain.
@@ -175,7 +176,7 @@ func (r *Set) keep(addresses []string) {
 			continue
 		}
 		r.client.Log.LogOnce(slog.LevelWarn, addr, "replica", "", "") // what is wrong with it now is logged again
-		one.stop = r.client.Every(r.beatEvery(), func(ctx context.Context) { r.probe(ctx, one) })
+		one.stop = r.client.Every(r.heartbeatEvery(), func(ctx context.Context) { r.probe(ctx, one) })
 		r.known = append(r.known, one)
 	}
 }
@@ -187,7 +188,7 @@ func (r *Set) connect(addr string) (*replica, error) {
 		return nil, err
 	}
 	one := &replica{addr: addr, client: client}
-	first := r.beats.present()
+	first := r.heartbeats.present()
 	one.seen.Store(&first)
 	if r.o.Client.Instrument != nil {
 		if err := r.o.Client.Instrument(client); err != nil {
@@ -204,7 +205,7 @@ func (r *Set) choose() *replica {
 	defer r.mu.Unlock()
 	for i := range r.known {
 		one := r.known[(r.turn+i)%len(r.known)]
-		if seen := one.seen.Load(); one.working.Load() && seen.number > 0 && r.beats.age(*seen) <= r.o.MaxLag {
+		if seen := one.seen.Load(); one.working.Load() && seen.number > 0 && r.heartbeats.age(*seen) <= r.o.MaxLag {
 			r.turn = (r.turn + i + 1) % len(r.known)
 			return one
 		}
@@ -218,7 +219,7 @@ func (r *Set) Age() (age time.Duration, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range r.known {
-		age = max(age, r.beats.age(*one.seen.Load()))
+		age = max(age, r.heartbeats.age(*one.seen.Load()))
 	}
 	return age, len(r.known) > 0
 }

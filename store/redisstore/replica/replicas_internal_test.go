@@ -27,9 +27,9 @@ func unconnected(log io.Writer) (*Set, *replica, *time.Duration) {
 	client := &redisclient.Client{
 		Timeout: time.Minute, Log: &redisclient.OnceLogger{Logger: slog.New(slog.NewTextHandler(log, nil))},
 	}
-	r := &Set{client: client, o: o, beats: newBeats(o.Client)}
+	r := &Set{client: client, o: o, heartbeats: newHeartbeats(o.Client)}
 	one := &replica{addr: "192.0.2.1:6379"}
-	first := r.beats.present()
+	first := r.heartbeats.present()
 	one.seen.Store(&first)
 	return r, one, passed
 }
@@ -83,14 +83,14 @@ func TestReplicaCheckNotesHeartbeats(t *testing.T) {
 		get.SetVal(fmt.Sprint(number))
 		require.NoError(t, reading.check(&answer{replica: one}, get))
 	}
-	first, second := r.beats.next(), r.beats.next()
+	first, second := r.heartbeats.next(), r.heartbeats.next()
 	check(second.number)
 	require.Equal(t, second.number, one.seen.Load().number)
 	check(first.number)
 	require.Equal(t, second.number, one.seen.Load().number, "a response that is late")
 	*passed += time.Second / 2
-	check(r.beats.next().number)
-	require.Equal(t, r.beats.last, one.seen.Load().number)
+	check(r.heartbeats.next().number)
+	require.Equal(t, r.heartbeats.last, one.seen.Load().number)
 }
 
 // TestReplicaBlame: only what says something about a replica is counted, and only its own failures end its use. What it
@@ -122,7 +122,7 @@ func TestReplicaBlame(t *testing.T) {
 				measured = append(measured, fmt.Sprint(operation, " ", took, " ", err))
 			}
 			one.working.Store(true)
-			one.saw(r.beats.next())
+			one.saw(r.heartbeats.next())
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			reads := &reads{replicas: r, replica: one, namespace: "chat"}

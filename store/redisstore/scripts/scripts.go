@@ -29,12 +29,12 @@ var (
 		text("shared/clock", "shared/records", "shared/timetext", "shared/details", "presence/trim"))
 
 	// Of servers:
-	Lease    = redis.NewScript(text("servers/lease"))
-	Time     = redis.NewScript(text("servers/time"))
-	Probe    = redis.NewScript(text("servers/probe"))
-	Register = redis.NewScript(text("servers/register"))
-	Closing  = redis.NewScript(text("shared/clock", "servers/closing"))
-	Closings = redis.NewScript(text("servers/closings"))
+	Lease       = redis.NewScript(text("servers/lease"))
+	Time        = redis.NewScript(text("servers/time"))
+	Probe       = redis.NewScript(text("servers/probe"))
+	Register    = redis.NewScript(text("servers/register"))
+	Disconnect  = redis.NewScript(text("shared/clock", "servers/disconnect"))
+	Disconnects = redis.NewScript(text("servers/disconnects"))
 
 	// Of shards as a whole:
 	Look        = sides(text("shared/clock", "shared/look"))

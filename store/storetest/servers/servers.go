@@ -19,11 +19,11 @@ func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	kit.RunEach(t, open, kit.Cases{
 		{"Lease", testLease},
-		{"Closings", testClosings},
-		{"Closings/Again", testClosingsAgain},
-		{"Closings/Places", testClosingsPlaces},
-		{"Closings/UserIDs", testClosingsOfUserIDs},
-		{"Closings/Concurrent", testClosingsConcurrent},
+		{"Disconnects", testDisconnects},
+		{"Disconnects/Again", testDisconnectsAgain},
+		{"Disconnects/Positions", testDisconnectsPositions},
+		{"Disconnects/UserIDs", testDisconnectsOfUserIDs},
+		{"Disconnects/Concurrent", testDisconnectsConcurrent},
 		{"Secret", testSecret},
 		{"Now", testNow},
 		{"Ready", testReady},

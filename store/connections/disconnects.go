@@ -9,31 +9,31 @@ import (
 )
 
 // clockError is by how much this process' reckoning of the store's clock may be ahead of it. Without this, a connection
-// that was opened just before a closing would seem to be newer, and its user would come back after a forget.
+// that was opened just before a disconnect would seem to be newer, and its user would come back after a forget.
 const clockError = 100 * time.Millisecond
 
-// readClosings closes the connections that any server was asked to close until now. Of calls at the same time, those
+// readDisconnects closes the connections that any server was asked to close until now. Of calls at the same time, those
 // that wait share the next read. A failure is theirs, too.
-func (r *Registry) readClosings(ctx context.Context) error {
+func (r *Registry) readDisconnects(ctx context.Context) error {
 	r.mu.Lock()
-	next := r.closingReads + 1
+	next := r.disconnectReads + 1
 	r.mu.Unlock()
-	r.readingClosings <- struct{}{}
-	defer func() { <-r.readingClosings }()
+	r.readingDisconnects <- struct{}{}
+	defer func() { <-r.readingDisconnects }()
 	r.mu.Lock()
-	shared := r.closingReads >= next
-	r.closingReads = max(r.closingReads, next)
+	shared := r.disconnectReads >= next
+	r.disconnectReads = max(r.disconnectReads, next)
 	r.mu.Unlock()
 	if !shared {
-		r.closingsErr = r.closeAsked(context.WithoutCancel(ctx))
+		r.disconnectsErr = r.closeAsked(context.WithoutCancel(ctx))
 	}
-	return r.closingsErr
+	return r.disconnectsErr
 }
 
-func (r *Registry) hasPlace() bool {
+func (r *Registry) hasPosition() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.place != ""
+	return r.position != ""
 }
 
 // closeAsked closes the connections that any server was asked to close since the last call. What their users left to be
@@ -42,9 +42,9 @@ func (r *Registry) hasPlace() bool {
 // have lost of the connections that stay is recorded again.
 func (r *Registry) closeAsked(ctx context.Context) error {
 	r.mu.Lock()
-	place := r.place
+	position := r.position
 	r.mu.Unlock()
-	closings, next, err := r.o.Store.Closings(ctx, place)
+	disconnects, next, err := r.o.Store.Disconnects(ctx, position)
 	if err != nil {
 		return err
 	}
@@ -52,16 +52,16 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	asked := make(map[lastseen.UserKey]lastseen.Instant, len(closings))
+	asked := make(map[lastseen.UserKey]lastseen.Instant, len(disconnects))
 	ofNamespaces := false
-	for _, closing := range closings {
-		key := lastseen.UserKey{Namespace: closing.Namespace, User: closing.User}
-		asked[key] = max(asked[key], closing.At)
-		ofNamespaces = ofNamespaces || closing.User == ""
+	for _, disconnect := range disconnects {
+		key := lastseen.UserKey{Namespace: disconnect.Namespace, User: disconnect.User}
+		asked[key] = max(asked[key], disconnect.At)
+		ofNamespaces = ofNamespaces || disconnect.User == ""
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.place = next
+	r.position = next
 	for key, at := range asked {
 		at = at.Add(clockError)
 		for c := r.users[key]; c != nil; c = c.next {
@@ -109,8 +109,8 @@ func (r *Registry) voidReceived(asked map[lastseen.UserKey]lastseen.Instant, now
 	}
 }
 
-// isCancelled reports whether a sighting must not be written, because of a closing of its user's connections or of its
-// namespace. Of a namespace, what was received after the closing counts: its connections stay open.
+// isCancelled reports whether a sighting must not be written, because of a disconnect of its user's connections or of
+// its namespace. Of a namespace, what was received after the disconnect counts: its connections stay open.
 func isCancelled(p pending, asked map[lastseen.UserKey]lastseen.Instant, now moment) bool {
 	at, found := asked[lastseen.UserKey{Namespace: p.namespace, User: p.User}]
 	if found && p.of != leaveByLater && p.opened <= at {

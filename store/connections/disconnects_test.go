@@ -12,9 +12,9 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestClosing: what was opened before is closed within a second, without a goodbye, and later connections are not. They
-// are recorded once more, since the user may be deleted a moment after the closing.
-func TestClosing(t *testing.T) {
+// TestDisconnect: what was opened before is closed within a second, without a goodbye, and later connections are not.
+// They are recorded once more, since the user may be deleted a moment after the disconnect.
+func TestDisconnect(t *testing.T) {
 	f := newFixture(t)
 	before, other := f.open("alice"), f.open("bob")
 	f.hear(25*time.Second, before)
@@ -43,8 +43,8 @@ func TestClosing(t *testing.T) {
 	require.Equal(t, 2, f.Stats().Open)
 }
 
-// TestClosingCancelsLeaves: a user who was forgotten does not come back with a leave that waits.
-func TestClosingCancelsLeaves(t *testing.T) {
+// TestDisconnectCancelsLeaves: a user who was forgotten does not come back with a leave that waits.
+func TestDisconnectCancelsLeaves(t *testing.T) {
 	f := newFixture(t)
 	leaves := func(user string) {
 		f.later(store.DeviceSighting{User: user, At: f.store.present()}, time.Minute)
@@ -127,8 +127,8 @@ func usersOf(all []written) (users []string) {
 	return users
 }
 
-// TestFirstLeaveIsCancelled: a closing is not missed because it comes before this process reads closings for the first
-// time.
+// TestFirstLeaveIsCancelled: a disconnect is not missed because it comes before this process reads disconnects for the
+// first time.
 func TestFirstLeaveIsCancelled(t *testing.T) {
 	f := newFixture(t)
 	f.later(store.DeviceSighting{User: "alice", At: f.store.present()}, time.Second)
@@ -137,21 +137,21 @@ func TestFirstLeaveIsCancelled(t *testing.T) {
 	f.requireNothing()
 }
 
-// TestClosingsBeforeTheFirstConnection are not about it, whenever they are read.
-func TestClosingsBeforeTheFirstConnection(t *testing.T) {
+// TestDisconnectsBeforeTheFirstConnection are not about it, whenever they are read.
+func TestDisconnectsBeforeTheFirstConnection(t *testing.T) {
 	f := newFixture(t)
 	f.store.close()
 	f.store.pass(time.Second)
 	f.open("alice")
 	f.pass(time.Minute)
 	f.requireClosed("alice")
-	f.place = "place" // as after a failover: all are read again
+	f.position = "position" // as after a failover: all are read again
 	f.pass(time.Minute)
 	f.requireClosed("alice")
 }
 
-// TestClosingRightAfterTheFirstOpen: the place is taken before the connection opens.
-func TestClosingRightAfterTheFirstOpen(t *testing.T) {
+// TestDisconnectRightAfterTheFirstOpen: the position is taken before the connection opens.
+func TestDisconnectRightAfterTheFirstOpen(t *testing.T) {
 	f := newFixture(t)
 	f.open("alice")
 	f.store.close()
@@ -159,8 +159,8 @@ func TestClosingRightAfterTheFirstOpen(t *testing.T) {
 	f.requireClosed("alice", Closed)
 }
 
-// TestClosingWhileOpening: the connection is closed as soon as it is open.
-func TestClosingWhileOpening(t *testing.T) {
+// TestDisconnectWhileOpening: the connection is closed as soon as it is open.
+func TestDisconnectWhileOpening(t *testing.T) {
 	f := newFixture(t)
 	f.open("bob")
 	f.store.during = func(kind callKind) {
@@ -180,17 +180,17 @@ func TestClosingWhileOpening(t *testing.T) {
 	f.requireNothing()
 }
 
-// TestClosingByAClockThatIsBehind: the store's clock can be a little behind what this server takes it to be.
-func TestClosingByAClockThatIsBehind(t *testing.T) {
+// TestDisconnectByAClockThatIsBehind: the store's clock can be a little behind what this server takes it to be.
+func TestDisconnectByAClockThatIsBehind(t *testing.T) {
 	f := newFixture(t)
 	f.open("alice")
-	f.store.closings = []store.Closing{{Namespace: ns, User: "alice", At: base.Add(-50 * time.Millisecond)}}
+	f.store.disconnects = []store.Disconnect{{Namespace: ns, User: "alice", At: base.Add(-50 * time.Millisecond)}}
 	f.pass(time.Second)
 	f.requireClosed("alice", Closed)
 }
 
-// TestClosingAfterTheClockWasSet: connections that were opened before are closed, and later ones are not.
-func TestClosingAfterTheClockWasSet(t *testing.T) {
+// TestDisconnectAfterTheClockWasSet: connections that were opened before are closed, and later ones are not.
+func TestDisconnectAfterTheClockWasSet(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		f := newFixture(t)
 		f.open("alice")
@@ -206,8 +206,8 @@ func TestClosingAfterTheClockWasSet(t *testing.T) {
 	}
 }
 
-// TestClosingsAreReadOnlyIfNeeded: a server without connections does not ask.
-func TestClosingsAreReadOnlyIfNeeded(t *testing.T) {
+// TestDisconnectsAreReadOnlyIfNeeded: a server without connections does not ask.
+func TestDisconnectsAreReadOnlyIfNeeded(t *testing.T) {
 	f := newFixture(t)
 	f.pass(time.Minute)
 	require.Zero(t, f.store.asked)
@@ -221,30 +221,30 @@ func TestClosingsAreReadOnlyIfNeeded(t *testing.T) {
 	require.Equal(t, asked, f.store.asked)
 }
 
-// TestOpenNeedsThePlace: without it, a closing could be missed. With one, connections open although the node of Redis
-// that has the closings is away, since the others may be there.
-func TestOpenNeedsThePlace(t *testing.T) {
+// TestOpenNeedsThePosition: without it, a disconnect could be missed. With one, connections open although the node of
+// Redis that has the disconnects is away, since the others may be there.
+func TestOpenNeedsThePosition(t *testing.T) {
 	f := newFixture(t)
-	f.o.Store = brokenClosings{f.store}
+	f.o.Store = brokenDisconnects{f.store}
 	_, err := f.Open(t.Context(), f.opening("alice"))
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	f.requireNothing()
 	f.o.Store = f.store
 	f.open("bob")
-	f.o.Store = brokenClosings{f.store}
+	f.o.Store = brokenDisconnects{f.store}
 	f.open("alice")
 }
 
-// TestOpeningsShareReads: those that wait for a read of the closings share the next one.
+// TestOpeningsShareReads: those that wait for a read of the disconnects share the next one.
 func TestOpeningsShareReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.readingClosings <- struct{}{}
+		f.readingDisconnects <- struct{}{}
 		for i := range 20 {
 			go func() { f.open(fmt.Sprint("user", i)) }()
 		}
 		synctest.Wait()
-		<-f.readingClosings
+		<-f.readingDisconnects
 		synctest.Wait()
 		require.Equal(t, 20, f.Stats().Open)
 		require.Equal(t, 1, f.store.asked)

@@ -1,11 +1,11 @@
 -- Asks all servers to close the connections of a user, or to drop what they received in a namespace that is deleted.
 --
--- KEYS[1]  the closings: a sorted set. The score is the time at which it was asked, or one more than the newest score if
---          that is later: so the scores are in order. A member is that time, how much later the score is, the namespace
+-- KEYS[1]  the disconnects: a sorted set. The score is the time at which it was asked, or one more than the newest one
+--          if that is later: so scores are in order. A member is that time, how much later the score is, the namespace
 --          and the user: so members are unique.
 -- ARGV[1]  the namespace and the user; an empty user for the namespace; an empty namespace for a mark, whose user is
 --          random
--- ARGV[2]  for how long a closing is kept, in milliseconds
+-- ARGV[2]  for how long a disconnect is kept, in milliseconds
 -- ARGV[3]  how many are kept at most
 
 local now, max_delete = clock(), 1000

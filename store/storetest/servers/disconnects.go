@@ -20,16 +20,18 @@ func closeConnections(t require.TestingT, s store.Store, namespace string, users
 	}
 }
 
-// closings returns what was asked after a place, and the next place.
-func closings(t require.TestingT, s store.Store, after store.ClosingPlace) ([]store.Closing, store.ClosingPlace) {
-	list, next, err := s.Closings(context.Background(), after)
+// disconnects returns what was asked after a position, and the next position.
+func disconnects(
+	t require.TestingT, s store.Store, after store.DisconnectPosition,
+) ([]store.Disconnect, store.DisconnectPosition) {
+	list, next, err := s.Disconnects(context.Background(), after)
 	require.NoError(t, err)
-	require.NotEmpty(t, next, "the empty place is the present")
+	require.NotEmpty(t, next, "the empty position is the present")
 	return list, next
 }
 
-// named returns the namespaces and users of closings.
-func named(list []store.Closing) []string {
+// named returns the namespaces and users of disconnects.
+func named(list []store.Disconnect) []string {
 	names := []string{}
 	for _, c := range list {
 		names = append(names, c.Namespace+"/"+c.User)
@@ -37,12 +39,12 @@ func named(list []store.Closing) []string {
 	return names
 }
 
-// testClosings: a reader gets every closing after its place once, in order, also those of a namespace.
-func testClosings(t *testing.T, s store.Store) {
+// testDisconnects: a reader gets every disconnect after its position once, in order, also those of a namespace.
+func testDisconnects(t *testing.T, s store.Store) {
 	closeConnections(t, s, kit.Namespace, "before")
-	list, start := closings(t, s, "")
-	require.Empty(t, list, "the empty place is the present")
-	list, again := closings(t, s, start)
+	list, start := disconnects(t, s, "")
+	require.Empty(t, list, "the empty position is the present")
+	list, again := disconnects(t, s, start)
 	require.Empty(t, list)
 
 	before := kit.Now(t, s)
@@ -54,66 +56,67 @@ func testClosings(t *testing.T, s store.Store) {
 	}
 	closeConnections(t, s, kit.Namespace, "")
 	want = append(want, kit.Namespace+"/")
-	for _, after := range []store.ClosingPlace{start, again, start} {
-		list, next := closings(t, s, after)
-		require.Equal(t, want, named(list), "places can be used again")
+	for _, after := range []store.DisconnectPosition{start, again, start} {
+		list, next := disconnects(t, s, after)
+		require.Equal(t, want, named(list), "positions can be used again")
 		for i, c := range list {
 			require.GreaterOrEqual(t, c.At, before.Add(-time.Second), "by the store's clock")
 			require.LessOrEqual(t, c.At, kit.Now(t, s).Add(time.Second), "by the store's clock")
 			require.True(t, i == 0 || list[i-1].At <= c.At)
 		}
-		list, _ = closings(t, s, next)
+		list, _ = disconnects(t, s, next)
 		require.Empty(t, list)
 		again = next
 	}
-	list, _ = closings(t, s, "")
-	require.Empty(t, list, "the empty place is the present")
+	list, _ = disconnects(t, s, "")
+	require.Empty(t, list, "the empty position is the present")
 	closeConnections(t, s, kit.Namespace, "last")
-	list, _ = closings(t, s, again)
+	list, _ = disconnects(t, s, again)
 	require.Equal(t, []string{kit.Namespace + "/last"}, named(list))
-	require.Empty(t, kit.Namespaces(t, s, 10), "a closing makes no namespace exist")
+	require.Empty(t, kit.Namespaces(t, s, 10), "a disconnect makes no namespace exist")
 }
 
-// testClosingsAgain: asking again does it again, for connections that were opened meanwhile.
-func testClosingsAgain(t *testing.T, s store.Store) {
-	_, start := closings(t, s, "")
+// testDisconnectsAgain: asking again does it again, for connections that were opened meanwhile.
+func testDisconnectsAgain(t *testing.T, s store.Store) {
+	_, start := disconnects(t, s, "")
 	closeConnections(t, s, kit.Namespace, "alice", "bob")
-	first, middle := closings(t, s, start)
+	first, middle := disconnects(t, s, start)
 	require.Equal(t, []string{kit.Namespace + "/alice", kit.Namespace + "/bob"}, named(first))
 	closeConnections(t, s, kit.Namespace, "alice")
 	closeConnections(t, s, "other", "alice", "alice")
-	second, _ := closings(t, s, middle)
+	second, _ := disconnects(t, s, middle)
 	require.Equal(t, []string{kit.Namespace + "/alice", "other/alice"}, named(second))
 	require.GreaterOrEqual(t, second[0].At, first[0].At)
-	all, _ := closings(t, s, start)
+	all, _ := disconnects(t, s, start)
 	require.Equal(t, []string{kit.Namespace + "/bob", kit.Namespace + "/alice", "other/alice"}, named(all),
 		"each once, in the order of the last")
 	require.Contains(t, all, second[0], "at the time of the last")
 	require.Contains(t, all, second[1], "at the time of the last")
 }
 
-// testClosingsPlaces: a place that is not known misses nothing.
-func testClosingsPlaces(t *testing.T, s store.Store) {
+// testDisconnectsPositions: a position that is not known misses nothing.
+func testDisconnectsPositions(t *testing.T, s store.Store) {
 	closeConnections(t, s, kit.Namespace, "alice")
-	_, place := closings(t, s, "")
+	_, position := disconnects(t, s, "")
 	closeConnections(t, s, kit.Namespace, "bob")
-	for _, odd := range []store.ClosingPlace{
-		"x", "0", "-1", "9999999999999999999999", "1.5", " ", "\x00", "(", "+inf", "nan", place + "0", place + "x", "é",
+	for _, odd := range []store.DisconnectPosition{
+		"x", "0", "-1", "9999999999999999999999", "1.5", " ", "\x00", "(", "+inf", "nan", "é",
+		position + "0", position + "x",
 	} {
-		list, next := closings(t, s, odd)
+		list, next := disconnects(t, s, odd)
 		require.Contains(t, named(list), kit.Namespace+"/bob", "%q", odd)
 		closeConnections(t, s, kit.Namespace, "carol")
-		list, _ = closings(t, s, next)
+		list, _ = disconnects(t, s, next)
 		require.Equal(t, []string{kit.Namespace + "/carol"}, named(list), "%q", odd)
 	}
 }
 
-// testClosingsOfUserIDs: any user ID arrives as it was written.
-func testClosingsOfUserIDs(t *testing.T, s store.Store) {
-	_, start := closings(t, s, "")
+// testDisconnectsOfUserIDs: any user ID arrives as it was written.
+func testDisconnectsOfUserIDs(t *testing.T, s store.Store) {
+	_, start := disconnects(t, s, "")
 	all := kit.OddIDs()
 	closeConnections(t, s, kit.Namespace, all...)
-	list, _ := closings(t, s, start)
+	list, _ := disconnects(t, s, start)
 	got := []string{}
 	for _, c := range list {
 		require.Equal(t, kit.Namespace, c.Namespace)
@@ -122,19 +125,19 @@ func testClosingsOfUserIDs(t *testing.T, s store.Store) {
 	require.Equal(t, all, got)
 }
 
-// testClosingsConcurrent: no reader misses a closing, however many arrive at the same time.
-func testClosingsConcurrent(t *testing.T, s store.Store) {
+// testDisconnectsConcurrent: no reader misses a disconnect, however many arrive at the same time.
+func testDisconnectsConcurrent(t *testing.T, s store.Store) {
 	const writers, readers, writes = 6, 3, 60
-	_, start := closings(t, s, "")
+	_, start := disconnects(t, s, "")
 	var writing, reading sync.WaitGroup
 	stop := make(chan struct{})
 	seen := make([]map[string]lastseen.Instant, readers)
 	for r := range readers {
 		seen[r] = map[string]lastseen.Instant{}
 		reading.Go(func() {
-			place := start
+			position := start
 			for ended := false; ; {
-				list, next, err := s.Closings(context.Background(), place)
+				list, next, err := s.Disconnects(context.Background(), position)
 				if err != nil {
 					t.Error(err)
 					return
@@ -142,7 +145,7 @@ func testClosingsConcurrent(t *testing.T, s store.Store) {
 				for _, c := range list {
 					seen[r][c.User] = c.At
 				}
-				place = next
+				position = next
 				if ended {
 					return
 				}
@@ -166,7 +169,7 @@ func testClosingsConcurrent(t *testing.T, s store.Store) {
 	writing.Wait()
 	close(stop)
 	reading.Wait()
-	list, _ := closings(t, s, start)
+	list, _ := disconnects(t, s, start)
 	require.Len(t, list, writers*writes)
 	for _, got := range seen {
 		require.Len(t, got, writers*writes)

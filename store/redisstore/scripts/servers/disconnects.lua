@@ -1,12 +1,12 @@
--- Reads closings after a place. It changes nothing.
+-- Reads disconnects after a position. It changes nothing.
 --
--- KEYS[1]  the closings: see closing.lua
+-- KEYS[1]  the disconnects: see disconnect.lua
 -- ARGV[1]  how many at most
--- ARGV[2]  the score of the place, or nothing for the end
+-- ARGV[2]  the score of the position, or nothing for the end
 -- ARGV[3]  its member
 --
--- Returns {member, score, …}: the newest one for the end. If the place is not there, because Redis lost it, all that is
--- kept follows it, and then a last element alone.
+-- Returns {member, score, …}: the newest one for the end. If the position is not there, because Redis lost it, all that
+-- is kept follows it, and then a last element alone.
 
 if not ARGV[2] then
   return redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
