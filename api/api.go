@@ -108,7 +108,7 @@ type Config struct {
 	// as a ping only when it begins.
 	Connections *connections.Registry
 	// Keeper keeps calls going; default: one that nobody runs, so that calls end late and only by actions.
-	Keeper *calls.Keeper
+	Keeper *calls.Manager
 	// WebSockets are the limits of WebSockets. The origins of CORSOrigins can open them.
 	WebSockets WebSocketLimits
 

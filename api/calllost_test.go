@@ -141,7 +141,7 @@ func TestHeardCallsAreNotReadAgain(t *testing.T) {
 		return nil
 	}}
 	keeper := calls.New(s, slog.New(slog.DiscardHandler))
-	keeper.Quiet = func(string) time.Duration { return time.Hour } // as that of the call below
+	keeper.Timeout = func(string) time.Duration { return time.Hour } // as that of the call below
 	keeper.Heard = func(string, string, string, time.Duration) bool { return true }
 	w := apitest.NewServer(t, counted, apitest.WithStoreTime(s), apitest.WithConnections(t, s),
 		func(c *api.Config) { c.Keeper = keeper }) // gets no signals

@@ -62,7 +62,7 @@ func (s *server) startCall(c echo.Context, _ request.Query) error {
 	}
 	settings := s.settings(namespace)
 	asked.ID = crand.Text()
-	asked.Ring, asked.Quiet = settings.ringTimeout(), settings.Thresholds.Green
+	asked.Ring, asked.Timeout = settings.ringTimeout(), settings.Thresholds.Green
 	asked.Shown = settings.ShowCalls
 	step, then, err := s.beginCall(c.Request().Context(), namespace, asked)
 	finish = then

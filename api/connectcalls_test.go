@@ -176,7 +176,7 @@ func TestCallsThatEndUnheard(t *testing.T) {
 	start := func(id string, ring time.Duration) {
 		t.Helper()
 		_, err := s.StartCall(t.Context(), "chat", store.NewCall{
-			ID: id, From: "alice", To: "bob", Ring: ring, Quiet: time.Hour,
+			ID: id, From: "alice", To: "bob", Ring: ring, Timeout: time.Hour,
 		})
 		require.NoError(t, err)
 	}

@@ -162,7 +162,7 @@ func TestEndsThatTheStoreLost(t *testing.T) {
 			return nil
 		}}
 		_, err := s.StartCall(t.Context(), "chat", store.NewCall{
-			ID: "c1", From: "alice", To: "bob", Ring: time.Minute, Quiet: time.Minute,
+			ID: "c1", From: "alice", To: "bob", Ring: time.Minute, Timeout: time.Minute,
 		})
 		require.NoError(t, err)
 		states := statesOn(s)

@@ -223,7 +223,7 @@ func TestCallerIsSentCallsFirst(t *testing.T) {
 		defer m.close()
 	}
 	_, err := s.StartCall(t.Context(), "chat", store.NewCall{
-		ID: "c1", From: "alice", To: "bob", Ring: time.Minute, Quiet: time.Minute,
+		ID: "c1", From: "alice", To: "bob", Ring: time.Minute, Timeout: time.Minute,
 	})
 	require.NoError(t, err)
 	states.receiveCall("chat", calls.OfSignal(calls.Signal("chat", "c1", "alice", "bob")))

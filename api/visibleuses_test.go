@@ -40,7 +40,7 @@ func notOfOthers() map[string]string {
 		"Signal":      service, "Listen": service, "Lease": service, "Secret": service, "Now": service, "Load": service, "Ready": service,
 		"Close": service, "Disconnects": service,
 		"StartCall": calls, "StepCall": calls, "ReadCalls": calls,
-		"HearCalls": keeps, "ExpireCalls": keeps, "CallNamespaces": keeps,
+		"KeepCallsAlive": keeps, "ExpireCalls": keeps, "CallNamespaces": keeps,
 	}
 }
 

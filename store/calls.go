@@ -47,7 +47,7 @@ const (
 // ExpireCalls has run or not; so it does for those who read it. It is over since its time passed, not since a step.
 // StartCall alone leaves such calls as they are, for ExpireCalls to end and return: they no longer make a user busy.
 //
-// Accepting a call counts as hearing both parties. What they do later, unless it is refused, counts as hearing them.
+// Accepting a call is a keepalive of both parties. What a party does later, unless it is refused, is one of that party.
 //
 // # Time
 //
@@ -61,8 +61,8 @@ const (
 // Users are in a call while it is active. [Details].InCallUntil says so, in the details of each party, which no call
 // creates in a namespace that does not exist. It is by the store's clock and ends by itself, so that no crash leaves a
 // user in a call. Each method that changes who is in a call records that before it returns. Where details are on
-// another server than the calls, this can fail although the step was done: then ExpireCalls records it. While the
-// parties of a call are heard, it is renewed once less than half of the quiet time is left.
+// another server than the calls, this can fail although the step was done: then ExpireCalls records it. While
+// the parties keep the call alive, it is renewed once less than half of the timeout is left.
 //
 // # What is lost
 //
@@ -80,9 +80,9 @@ type Calls interface {
 	// Refused, the call says why.
 	StepCall(ctx context.Context, namespace string, a CallAct) (CallStep, error)
 
-	// HearCalls notes that users take part in their calls: those that are active, and on the device of the call if it
-	// is known. Others are ignored. Up to MaxCallBatch users.
-	HearCalls(ctx context.Context, namespace string, heard []CallHeard) (HeardCalls, error)
+	// KeepCallsAlive notes that users take part in their calls: those that are active, and on the device of the call if
+	// it is known. Others are ignored. Up to MaxCallBatch users.
+	KeepCallsAlive(ctx context.Context, namespace string, heard []KeepAlive) (KeptAlive, error)
 
 	// ReadCalls returns calls by their IDs, also those that are over, for CallsKept, and then the calls that go on of
 	// users who are parties; an empty Call for each that does not exist. Up to MaxCallBatch IDs and users.
@@ -116,9 +116,9 @@ type NewCall struct {
 	FromDevice string
 	App        string // JSON of at most MaxCallApp bytes; "" for none
 
-	Ring  time.Duration // how long it rings at most
-	Quiet time.Duration // for how long a party of the active call need not be heard
-	Shown bool          // the parties are shown to be in a call
+	Ring    time.Duration // how long it rings at most
+	Timeout time.Duration // for how long a party of the active call need not be heard
+	Shown   bool          // the parties are shown to be in a call
 
 	Key    string // the idempotency key; "" for none. Keys of different callers are different
 	Digest string // of what the caller asked for; at most 64 bytes
@@ -140,27 +140,27 @@ type CallAct struct {
 	App          string // replaces [lastseen.Call].App with Accept and Alive; "" leaves it as it is
 }
 
-// CallHeard says that a user was heard on a device.
-type CallHeard struct{ User, Device string }
+// KeepAlive says that a user takes part in a call, on a device.
+type KeepAlive struct{ User, Device string }
 
-// HeardCalls is what HearCalls did.
-type HeardCalls struct {
-	Calls []HeardCall // of the users, in the order asked; the zero value for those who were ignored
+// KeptAlive is what KeepCallsAlive did.
+type KeptAlive struct {
+	Calls []AliveCall // of the users, in the order asked; the zero value for those who were ignored
 	Steps []CallStep  // of the calls that expired before
 }
 
-// HeardCall is the call in which a user was heard. The ID and the version show whether the call is another one, or has
+// AliveCall is the call of a keepalive. The ID and the version show whether the call is another one, or has
 // changed, without reading it.
-type HeardCall struct {
+type AliveCall struct {
 	ID      string
 	Version int64
-	Rest    time.Duration // until the call expires unless both parties are heard again
+	Rest    time.Duration // until the call expires without keepalives of both parties
 }
 
 // CallStep is what a step led to.
 type CallStep struct {
 	Call    lastseen.Call
-	Outcome lastseen.CallOutcome // Stepped for a new call, and for what HearCalls and ExpireCalls return
+	Outcome lastseen.CallOutcome // Stepped for a new call, and for what KeepCallsAlive and ExpireCalls return
 	Expired bool                 // the call expired just before: others have to be notified, also if it was refused
 	// Unreachable says that the callee is not a party: see NewCall.CalleeHidden.
 	Unreachable bool

@@ -16,7 +16,7 @@ import (
 func (w *Server) Ring(id, from, to string) {
 	w.T.Helper()
 	_, err := w.Store.StartCall(context.Background(), "chat", store.NewCall{
-		ID: id, From: from, To: to, Ring: time.Hour, Quiet: time.Hour,
+		ID: id, From: from, To: to, Ring: time.Hour, Timeout: time.Hour,
 	})
 	require.NoError(w.T, err)
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/lastseen/lastseen/store/observe"
 )
 
-// newKeeper returns what keeps calls going. It lasts as long as the server: reloads change only what its functions
+// newCallManager returns what keeps calls going. It lasts as long as the server: reloads change only what its functions
 // return.
-func (r *runtimeConfig) newKeeper() *calls.Keeper {
-	keeper := calls.New(r.store, r.logger)
-	storeMetrics{r.metrics}.keeper(keeper)
-	keeper.Quiet = func(namespace string) time.Duration { return r.config().Namespace(namespace).Green }
-	keeper.Heard = r.registry.HeardWithin
-	return keeper
+func (r *runtimeConfig) newCallManager() *calls.Manager {
+	manager := calls.New(r.store, r.logger)
+	storeMetrics{r.metrics}.callManager(manager)
+	manager.Timeout = func(namespace string) time.Duration { return r.config().Namespace(namespace).Green }
+	manager.Heard = r.registry.HeardWithin
+	return manager
 }
 
-// keeper registers the metrics of calls between users, and has the keeper observed.
-func (m storeMetrics) keeper(k *calls.Keeper) {
+// callManager registers the metrics of calls between users, and has the manager observed.
+func (m storeMetrics) callManager(k *calls.Manager) {
 	lag := observe.NewLag("lastseen_calls_expiry_lag_seconds",
 		"Time by which calls were ended later than their time passed, for the first of those that were ended together.")
 	k.Late = func(d time.Duration) { lag.Observe(d.Seconds()) }

@@ -28,7 +28,7 @@ func (ringingStore) Signal(context.Context, store.Signal) error { return store.E
 func TestMetricsOfCalls(t *testing.T) {
 	k := calls.New(ringingStore{}, slog.New(slog.DiscardHandler))
 	registry := prometheus.NewRegistry()
-	storeMetrics{registry}.keeper(k)
+	storeMetrics{registry}.callManager(k)
 	_, finish, err := k.Start(t.Context(), "chat", store.NewCall{ID: "id", From: "alice", To: "bob"})
 	require.NoError(t, err)
 	finish()

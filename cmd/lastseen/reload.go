@@ -31,7 +31,7 @@ type runtimeConfig struct {
 	certificate   *certificate        // nil without TLS
 	feeds         feeds
 	registry      *connections.Registry // of the connections that users hold open
-	keeper        *calls.Keeper
+	callManager   *calls.Manager
 	changed       chan struct{} // holds one value when there was a reload since the last receive
 }
 
@@ -56,7 +56,7 @@ func newRuntimeConfig(c *config.Config, d dependencies) (*runtimeConfig, error) 
 	r := &runtimeConfig{dependencies: d, certificate: certificate, changed: make(chan struct{}, 1)}
 	r.feeds = r.newFeeds(c.MaxWatches)
 	r.registry = r.newRegistry(c.MaxUserWebsockets)
-	r.keeper = r.newKeeper()
+	r.callManager = r.newCallManager()
 	return r, r.replace(c)
 }
 
@@ -83,7 +83,7 @@ func (r *runtimeConfig) apiConfig(c *config.Config) api.Config {
 		Limits:     api.Limits{Caller: c.RateLimit, User: c.UserRateLimit},
 		BodyMemory: c.BodyMemory, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts,
 		TrustedProxies: c.TrustedProxies, Feeds: r.feeds.hub, Connections: r.registry,
-		Keeper:     r.keeper,
+		Keeper:     r.callManager,
 		WebSockets: webSocketLimits(c), Shared: r.shared,
 	}
 }

@@ -219,7 +219,7 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	stops := []func(){
 		inBackground(ctx, retention.Run, registrar.Run, func(ctx context.Context) { r.run(ctx, hangups) }),
 		inBackground(longer, r.shared.Listen),
-		inBackground(longer, r.keeper.Run),
+		inBackground(longer, r.callManager.Run),
 		inBackground(longer, r.registry.Run),
 		inBackground(longer, r.feeds.hub.Run, r.feeds.sweep.Run),
 	}

@@ -29,7 +29,7 @@ func going(calls string) step { return until("going() === '" + calls + "'") }
 // caller begins and changes calls, as requests to a server do.
 type caller struct {
 	t *testing.T
-	*calls.Keeper
+	*calls.Manager
 }
 
 func (s *scripted) caller(t *testing.T) caller {
@@ -40,7 +40,7 @@ func (s *scripted) caller(t *testing.T) caller {
 func (c caller) ring(id, from, to string) {
 	c.t.Helper()
 	_, finish, err := c.Start(context.Background(), "chat", store.NewCall{
-		ID: id, From: from, To: to, FromDevice: "phone", App: `{"sdp":1}`, Ring: time.Minute, Quiet: time.Minute, Shown: true,
+		ID: id, From: from, To: to, FromDevice: "phone", App: `{"sdp":1}`, Ring: time.Minute, Timeout: time.Minute, Shown: true,
 	})
 	require.NoError(c.t, err)
 	finish()

@@ -176,7 +176,7 @@ func addBackground(t testing.TB, c *api.Config) (background []func(ctx context.C
 		},
 	})
 	c.Keeper = calls.New(c.Store, c.Logger)
-	c.Keeper.Quiet = func(namespace string) time.Duration { return settingsOf(namespace).Thresholds.Green }
+	c.Keeper.Timeout = func(namespace string) time.Duration { return settingsOf(namespace).Thresholds.Green }
 	c.Keeper.Heard = c.Connections.HeardWithin
 	names := func() []string { return []string{"booth", "hall", "room", "yard"} }
 	jobs.NewRegistrar(c.Store, names, nil, c.Logger).Once(t.Context())

@@ -33,8 +33,8 @@ func lastSteps() []lastStep {
 		bob := f.servers[1].connections[lastseen.UserKey{Namespace: ns, User: "bob"}]
 		bob.since, bob.silent = f.monotonic(), true
 	}
-	// A connection that follows a call reads it at least this often: while it rings, four times in the quiet time.
-	const reread = quiet/4 + time.Second
+	// A connection that follows a call reads it at least this often: while it rings, four times in the timeout.
+	const reread = timeout/4 + time.Second
 	return []lastStep{
 		{name: "start", do: start, known: lastseen.Missed, wait: ring + takeover},
 		{
@@ -46,9 +46,9 @@ func lastSteps() []lastStep {
 		{name: "miss", before: lastseen.Ringing, do: expire, known: lastseen.Missed, wait: reread},
 		{
 			name: "end", before: lastseen.Active, do: act("bob", lastseen.End),
-			known: lastseen.Ended, wait: quiet / 2,
+			known: lastseen.Ended, wait: timeout / 2,
 		},
-		{name: "lose", before: lastseen.Active, do: expire, known: lastseen.Lost, wait: quiet / 2},
+		{name: "lose", before: lastseen.Active, do: expire, known: lastseen.Lost, wait: timeout / 2},
 	}
 }
 
@@ -99,7 +99,7 @@ func testDeath(t *testing.T, step lastStep) {
 	died := dying.dies()
 	step.do(f, dying, id)
 	for passed := time.Duration(0); !died(); passed += tick {
-		require.Less(t, passed, 2*quiet, "the server did not do the step")
+		require.Less(t, passed, 2*timeout, "the server did not do the step")
 		f.pass(tick)
 	}
 	f.kill(dying)

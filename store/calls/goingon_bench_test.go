@@ -37,7 +37,7 @@ func benchmarkGoingOn(b *testing.B, n int) {
 	client := redis.NewClient(options)
 	defer client.Close()
 	beginCalls(b, servers, n)
-	time.Sleep(quiet / 2) // until each party was heard: what follows is regular
+	time.Sleep(timeout / 2) // until each party was heard: what follows is regular
 	for b.Loop() {
 		began, own, used := time.Now(), ownCPU(b), redistest.CPUTime(b, client)
 		time.Sleep(time.Minute)
@@ -56,7 +56,7 @@ func beginCalls(b *testing.B, servers []*realServer, n int) {
 		from, to := servers[i%2], servers[(i+1)%2]
 		c := store.NewCall{
 			ID: fmt.Sprintf("%026d", i), From: fmt.Sprint("from-", i), To: fmt.Sprint("to-", i), Ring: ring,
-			Quiet: quiet, Shown: true,
+			Timeout: timeout, Shown: true,
 		}
 		_, err := from.store.StartCall(b.Context(), ns, c)
 		require.NoError(b, err)

@@ -30,7 +30,7 @@ func TestRaceOnRedis(t *testing.T) {
 	newRace(t, openRedis(t, url), openRedis(t, url)).run(races)
 }
 
-// TestRaceOnTheEmbeddedStore is TestRaceOnRedis for two keepers on one embedded store. Both of them end calls, because
+// TestRaceOnTheEmbeddedStore is TestRaceOnRedis for two managers on one embedded store. Both of them end calls, because
 // this store grants everyone the lease.
 func TestRaceOnTheEmbeddedStore(t *testing.T) {
 	t.Parallel()
@@ -59,8 +59,8 @@ func newRace(t *testing.T, stores ...store.Store) *race {
 		connected := func(user string) bool {
 			return strings.HasSuffix(user, fmt.Sprint("-", i)) || strings.HasSuffix(user, "-both")
 		}
-		r.servers = append(r.servers, startServer(t, s, connected, func(k *Keeper) {
-			k.Quiet = func(string) time.Duration { return moment } // parties are heard soon
+		r.servers = append(r.servers, startServer(t, s, connected, func(k *Manager) {
+			k.Timeout = func(string) time.Duration { return moment } // parties are heard soon
 			k.Heard = func(_, user, _ string, _ time.Duration) bool { return connected(user) }
 		}))
 	}
@@ -73,16 +73,16 @@ func (r *race) newCall(i int) store.NewCall {
 	id := fmt.Sprint("call-", i)
 	c := store.NewCall{
 		ID: id, From: fmt.Sprintf("from%d-%d", i, i%2), To: fmt.Sprintf("to%d-%d", i, 1-i%2),
-		Ring: time.Hour, Quiet: time.Hour, Shown: true, Key: id, Digest: "of " + id,
+		Ring: time.Hour, Timeout: time.Hour, Shown: true, Key: id, Digest: "of " + id,
 	}
 	if i%5 == 0 {
 		c.From, c.To = fmt.Sprintf("from%d-both", i), fmt.Sprintf("to%d-both", i)
 	}
 	switch i % 4 {
 	case 1:
-		c.Ring, c.Quiet = moment, moment
+		c.Ring, c.Timeout = moment, moment
 	case 2:
-		c.Quiet = moment
+		c.Timeout = moment
 	case 3:
 		c.Ring = moment
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// realServer is a keeper that runs on a real store and in real time, with connections of users.
+// realServer is a manager that runs on a real store and in real time, with connections of users.
 type realServer struct {
-	*Keeper
+	*Manager
 	store     store.Store
 	connected func(user string) bool
 	stop      func()
@@ -30,7 +30,7 @@ type realServer struct {
 // startReal starts a server on Redis, with a connection of every user.
 func startReal(t testing.TB, url string) *realServer {
 	t.Helper()
-	return startServer(t, openRedis(t, url), func(string) bool { return true }, func(*Keeper) {})
+	return startServer(t, openRedis(t, url), func(string) bool { return true }, func(*Manager) {})
 }
 
 func openRedis(t testing.TB, url string) store.Store {
@@ -43,16 +43,16 @@ func openRedis(t testing.TB, url string) store.Store {
 	return s
 }
 
-// startServer starts a server with connections of some users, and a keeper that is set up before it runs.
+// startServer starts a server with connections of some users, and a manager that is set up before it runs.
 func startServer(
-	t testing.TB, s store.Store, connected func(user string) bool, setUp func(*Keeper),
+	t testing.TB, s store.Store, connected func(user string) bool, setUp func(*Manager),
 ) *realServer {
 	t.Helper()
 	r := &realServer{
-		Keeper: New(s, slog.New(slog.DiscardHandler)), store: s, connected: connected,
+		Manager: New(s, slog.New(slog.DiscardHandler)), store: s, connected: connected,
 		states: map[string]lastseen.CallState{},
 	}
-	setUp(r.Keeper)
+	setUp(r.Manager)
 	ctx, cancel := context.WithCancel(t.Context())
 	listening := make(chan struct{})
 	var once sync.Once

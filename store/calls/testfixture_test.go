@@ -30,7 +30,7 @@ const (
 	ns        = "chat"
 	tick      = 50 * time.Millisecond
 	ring      = 30 * time.Second
-	quiet     = time.Minute
+	timeout   = time.Minute
 	heardEach = 22 * time.Second // on each connection
 )
 
@@ -47,9 +47,9 @@ type fixture struct {
 	ids     int
 }
 
-// server is a keeper with the connections of a server.
+// server is a manager with the connections of a server.
 type server struct {
-	*Keeper
+	*Manager
 	*handle
 	t           *testing.T
 	connections map[lastseen.UserKey]*connection
@@ -67,7 +67,7 @@ type connection struct {
 	silent bool // nothing was heard since then
 }
 
-// loopState says when a loop of a keeper does its work again.
+// loopState says when a loop of a manager does its work again.
 type loopState struct {
 	wake wake
 	work func(context.Context) time.Duration
@@ -110,9 +110,9 @@ func (f *fixture) monotonic() time.Duration { return time.Duration(f.elapsed.Loa
 func (f *fixture) add() {
 	s := &server{t: f.t, connections: map[lastseen.UserKey]*connection{}, told: map[string][]lastseen.Call{}}
 	s.handle = f.network.add(f.store)
-	s.Keeper = New(s.handle, slog.New(slog.NewTextHandler(f.log, nil)))
+	s.Manager = New(s.handle, slog.New(slog.NewTextHandler(f.log, nil)))
 	s.monotonic = f.monotonic
-	s.Heard = s.hears
+	s.Heard = s.heardWithin
 	s.Late = func(lag time.Duration) { s.late = append(s.late, lag) }
 	s.receive = func(signal store.Signal) {
 		s.Receive(signal)
@@ -122,7 +122,7 @@ func (f *fixture) add() {
 	}
 	s.loops = []*loopState{
 		{wake: s.results.wake, work: s.results.work},
-		{wake: s.hearing.wake, work: s.hearing.work},
+		{wake: s.keepAlive.wake, work: s.keepAlive.work},
 		{wake: s.watch.wake, work: s.watch.work},
 	}
 	f.servers = append(f.servers, s)
@@ -151,7 +151,7 @@ func connect(alice, bob *server) {
 	bob.connect("bob", "")
 }
 
-func (s *server) hears(namespace, user, device string, within time.Duration) bool {
+func (s *server) heardWithin(namespace, user, device string, within time.Duration) bool {
 	c := s.connections[lastseen.UserKey{Namespace: namespace, User: user}]
 	if c == nil || device != "" && device != c.device {
 		return false
@@ -243,7 +243,7 @@ func (f *fixture) call(from, to string) store.NewCall {
 	f.ids++
 	id := fmt.Sprint("call-", f.ids)
 	return store.NewCall{
-		ID: id, From: from, To: to, Ring: ring, Quiet: quiet, Shown: true, Key: id, Digest: "of " + id,
+		ID: id, From: from, To: to, Ring: ring, Timeout: timeout, Shown: true, Key: id, Digest: "of " + id,
 	}
 }
 
@@ -321,7 +321,7 @@ func (f *fixture) back() {
 
 func countLines(text string) int { return strings.Count(text, "\n") }
 
-// done finishes what a keeper did, as a server does once it has sent the response.
+// done finishes what a manager did, as a server does once it has sent the response.
 func done(step store.CallStep, finish func(), err error) (store.CallStep, error) {
 	finish()
 	return step, err

@@ -81,8 +81,8 @@ func (h *handle) StepCall(ctx context.Context, namespace string, a store.CallAct
 	return to(ctx, h, "StepCall", h.Store.StepCall, namespace, a)
 }
 
-func (h *handle) HearCalls(ctx context.Context, namespace string, heard []store.CallHeard) (store.HeardCalls, error) {
-	return to(ctx, h, "HearCalls", h.Store.HearCalls, namespace, heard)
+func (h *handle) KeepCallsAlive(ctx context.Context, ns string, heard []store.KeepAlive) (store.KeptAlive, error) {
+	return to(ctx, h, "KeepCallsAlive", h.Store.KeepCallsAlive, ns, heard)
 }
 
 func (h *handle) ReadCalls(ctx context.Context, namespace string, ids, users []string) ([]lastseen.Call, error) {

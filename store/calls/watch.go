@@ -33,7 +33,7 @@ type watch struct {
 	logger    *slog.Logger
 	monotonic func() time.Duration
 	results   *results
-	keeper    *Keeper // whose Late is called
+	manager   *Manager // whose Late is called
 	wake      wake
 
 	list    time.Duration // when to list namespaces again
@@ -60,9 +60,9 @@ type watched struct {
 	again   bool          // calls may have begun since then
 }
 
-func newWatch(r *results, k *Keeper) *watch {
+func newWatch(r *results, k *Manager) *watch {
 	return &watch{
-		store: r.store, logger: r.logger, monotonic: r.monotonic, results: r, keeper: k, wake: newWake(),
+		store: r.store, logger: r.logger, monotonic: r.monotonic, results: r, manager: k, wake: newWake(),
 		batches: make(chan struct{}, maxBatches), namespaces: map[string]*watched{},
 	}
 }
@@ -178,7 +178,7 @@ func (w *watch) observe(ctx context.Context, steps []store.CallStep) {
 	for _, step := range steps {
 		first = min(first, step.Call.Over)
 	}
-	w.keeper.Late(now.Sub(first))
+	w.manager.Late(now.Sub(first))
 }
 
 // end plans the next visit of a namespace.

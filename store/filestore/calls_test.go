@@ -18,7 +18,7 @@ import (
 func TestCallsAreInMemory(t *testing.T) {
 	t.Parallel()
 	ctx, users := t.Context(), []string{"alice", "bob", "carol"}
-	call := store.NewCall{ID: "1", From: "alice", To: "bob", Ring: time.Hour, Quiet: time.Hour, Shown: true}
+	call := store.NewCall{ID: "1", From: "alice", To: "bob", Ring: time.Hour, Timeout: time.Hour, Shown: true}
 	for _, sync := range []time.Duration{0, time.Hour} {
 		m := &kit.Machine{}
 		o := optionsOf(t, m)
@@ -58,7 +58,7 @@ func startCall(ctx context.Context, s *Store, c store.NewCall) error {
 // is reached, or the caller is gone.
 func TestCallNeedsItsNamespace(t *testing.T) {
 	t.Parallel()
-	call := store.NewCall{ID: "1", From: "alice", To: "bob", Ring: time.Hour, Quiet: time.Hour}
+	call := store.NewCall{ID: "1", From: "alice", To: "bob", Ring: time.Hour, Timeout: time.Hour}
 	for _, sync := range []time.Duration{0, time.Hour} {
 		s := open(t, Options{Path: newPath(t), Sync: sync, MaxNamespaces: 1})
 		ping(t, s, "alice", base)

@@ -115,12 +115,12 @@ func (s *Store) StepCall(ctx context.Context, namespace string, a store.CallAct)
 	return step, cmp.Or(err, failed)
 }
 
-// HearCalls implements [store.Store].
-func (s *Store) HearCalls(
-	ctx context.Context, namespace string, heard []store.CallHeard,
-) (result store.HeardCalls, err error) {
-	result.Calls = make([]store.HeardCall, len(heard))
-	err = s.changeCalls(ctx, namespace, func(t *callTable, m moment) { t.hears(heard, m, &result) })
+// KeepCallsAlive implements [store.Store].
+func (s *Store) KeepCallsAlive(
+	ctx context.Context, namespace string, heard []store.KeepAlive,
+) (result store.KeptAlive, err error) {
+	result.Calls = make([]store.AliveCall, len(heard))
+	err = s.changeCalls(ctx, namespace, func(t *callTable, m moment) { t.keepAllAlive(heard, m, &result) })
 	return result, err
 }
 
@@ -197,21 +197,21 @@ func (s *Store) setInCalls(name string, users []string, until func(user string) 
 	}
 }
 
-// hear notes that a party of an active call was heard. Servers hear parties four times in the quiet time. It moves
+// keepAlive notes that a party of an active call was heard. Servers send four keepalives in the timeout. It moves
 // until when the parties are shown to be in the call if less than half of that is left, or if the store's clock was set
 // back.
-func (t *callTable) hear(r *callRecord, p lastseen.CallParty, m moment) {
+func (t *callTable) keepAlive(r *callRecord, p lastseen.CallParty, m moment) {
 	if p == lastseen.Caller {
 		r.heard[0] = m.at
 	} else {
 		r.heard[1] = m.at
 	}
-	if due := min(r.heard[0], r.heard[1]) + r.quiet; due > r.due {
+	if due := min(r.heard[0], r.heard[1]) + r.timeout; due > r.due {
 		t.setDue(r, due, m)
 	}
 	r.Expires = r.expires(m)
 	moved, left := r.Expires.Sub(r.shownUntil), r.shownUntil.Sub(m.wall)
-	if moved > 0 && left < r.quiet/2 || moved <= -r.quiet/4 {
+	if moved > 0 && left < r.timeout/2 || moved <= -r.timeout/4 {
 		t.show(r)
 	}
 }

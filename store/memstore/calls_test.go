@@ -30,10 +30,10 @@ func newCallTest(t *testing.T) *callTest {
 	return &callTest{Machine: m, Calling: callstest.NewCalling(t, s), t: t, mem: s}
 }
 
-// call returns a call from alice to bob that rings for 30 seconds, and may be quiet for 60.
+// call returns a call from alice to bob that rings for 30 seconds, and has a timeout of 60.
 func (c *callTest) call() store.NewCall {
 	call := c.Call("alice", "bob")
-	call.Ring, call.Quiet, call.Key = 30*time.Second, time.Minute, call.ID
+	call.Ring, call.Timeout, call.Key = 30*time.Second, time.Minute, call.ID
 	return call
 }
 
@@ -71,7 +71,7 @@ func TestCallsExpire(t *testing.T) {
 	require.NoError(t, err)
 	c.watch(20*time.Second - time.Millisecond)
 	require.Equal(t, lastseen.Active, c.state(second.ID))
-	require.Empty(t, c.Hear("bob"))
+	require.Empty(t, c.KeepAlive("bob"))
 	c.watch(40 * time.Second)
 	require.Equal(t, lastseen.Active, c.state(second.ID))
 	c.Passed.Add(time.Millisecond)
@@ -160,7 +160,7 @@ func TestMaxCalls(t *testing.T) {
 	}
 	last := c.call()
 	begun := c.Begin(last)
-	another := store.NewCall{ID: "another", From: "carol", To: "dave", Ring: time.Minute, Quiet: time.Minute}
+	another := store.NewCall{ID: "another", From: "carol", To: "dave", Ring: time.Minute, Timeout: time.Minute}
 	require.ErrorIs(t, startCall(t.Context(), c.Store, another), store.ErrTooManyCalls)
 	again, err := c.StartCall(t.Context(), "chat", last)
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ type callRecord struct {
 
 // callTerms are what does not change in a call.
 type callTerms struct {
-	quiet       time.Duration
+	timeout     time.Duration
 	shown       bool
 	unreachable bool // the callee is not a party
 	key, digest string
@@ -180,7 +180,7 @@ func newCallRecord(c store.NewCall, m moment) *callRecord {
 			Created: m.wall, Expires: m.wall.Add(c.Ring), App: strings.Clone(c.App),
 		},
 		callTerms: callTerms{
-			quiet: c.Quiet, shown: c.Shown, key: strings.Clone(c.Key), digest: strings.Clone(c.Digest),
+			timeout: c.Timeout, shown: c.Shown, key: strings.Clone(c.Key), digest: strings.Clone(c.Digest),
 		},
 		due: m.at + c.Ring,
 	}
@@ -254,7 +254,7 @@ func (t *callTable) step(a store.CallAct, m moment) (store.CallStep, error) {
 		}
 		t.stepped(r, was, m)
 	} else if outcome == lastseen.Repeated && state == lastseen.Active {
-		t.hear(r, r.Party(a.User), m)
+		t.keepAlive(r, r.Party(a.User), m)
 	}
 	if outcome == lastseen.Stepped || r.App != app {
 		r.Version++
@@ -267,7 +267,7 @@ func (t *callTable) step(a store.CallAct, m moment) (store.CallStep, error) {
 func (t *callTable) stepped(r *callRecord, was lastseen.CallState, m moment) {
 	if r.State == lastseen.Active {
 		r.Accepted, r.heard = m.wall, [2]time.Duration{m.at, m.at}
-		t.setDue(r, m.at+r.quiet, m)
+		t.setDue(r, m.at+r.timeout, m)
 		t.show(r)
 		return
 	}
@@ -303,8 +303,8 @@ func (t *callTable) setDue(r *callRecord, due time.Duration, m moment) {
 	t.goOn.Set(r)
 }
 
-// hears notes that users were heard, and ends the calls of those who were heard too late.
-func (t *callTable) hears(heard []store.CallHeard, m moment, result *store.HeardCalls) {
+// keepAllAlive notes that users were heard, and ends the calls of those who were heard too late.
+func (t *callTable) keepAllAlive(heard []store.KeepAlive, m moment, result *store.KeptAlive) {
 	records := make([]*callRecord, len(heard))
 	for i, h := range heard {
 		r := t.current[h.User]
@@ -314,12 +314,12 @@ func (t *callTable) hears(heard []store.CallHeard, m moment, result *store.Heard
 			result.Steps = append(result.Steps, t.expire(r, m))
 		case cmp.Or(r.Device(h.User), h.Device) == h.Device:
 			records[i] = r
-			t.hear(r, r.Party(h.User), m)
+			t.keepAlive(r, r.Party(h.User), m)
 		}
 	}
 	for i, r := range records {
 		if r != nil {
-			result.Calls[i] = store.HeardCall{ID: r.ID, Version: r.Version, Rest: r.due - m.at}
+			result.Calls[i] = store.AliveCall{ID: r.ID, Version: r.Version, Rest: r.due - m.at}
 		}
 	}
 }

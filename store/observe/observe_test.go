@@ -107,7 +107,7 @@ func TestCalls(t *testing.T) {
 	s, ctx := Store(openFile(t), c), t.Context()
 	now := kit.Now(t, s)
 	batch := []store.Sighting{{User: "alice", At: now}, {User: "bob", At: now}}
-	call := store.NewCall{ID: "1", From: "alice", To: "bob", Ring: time.Minute, Quiet: time.Minute}
+	call := store.NewCall{ID: "1", From: "alice", To: "bob", Ring: time.Minute, Timeout: time.Minute}
 	for _, do := range []func() error{
 		func() error { _, err := s.Ping(ctx, "chat", batch); return err },
 		func() error { _, err := s.Ping(ctx, "game", batch); return err },
@@ -155,7 +155,7 @@ func TestCalls(t *testing.T) {
 			_, err := s.StepCall(ctx, "chat", store.CallAct{ID: call.ID})
 			return failure(err)
 		},
-		func() error { _, err := s.HearCalls(ctx, "chat", nil); return failure(err) },
+		func() error { _, err := s.KeepCallsAlive(ctx, "chat", nil); return failure(err) },
 		func() error { _, err := store.ReadCall(ctx, s, "chat", call.ID); return failure(err) },
 		func() error { _, err := s.ExpireCalls(ctx, "chat"); return failure(err) },
 		func() error { _, err := s.CallNamespaces(ctx, "", 1); return err },

@@ -254,9 +254,9 @@ func (s *observed) StepCall(ctx context.Context, ns string, a store.CallAct) (_ 
 	return s.Store.StepCall(ctx, ns, a)
 }
 
-func (s *observed) HearCalls(ctx context.Context, ns string, heard []store.CallHeard) (_ store.HeardCalls, err error) {
+func (s *observed) KeepCallsAlive(ctx context.Context, ns string, of []store.KeepAlive) (_ store.KeptAlive, err error) {
 	defer s.done(s.begin("hear_calls"), &err)
-	return s.Store.HearCalls(ctx, ns, heard)
+	return s.Store.KeepCallsAlive(ctx, ns, of)
 }
 
 func (s *observed) ReadCalls(ctx context.Context, ns string, ids, users []string) (_ []lastseen.Call, err error) {

@@ -139,17 +139,17 @@ func redisCPU(b *testing.B, s *Store) (us float64) {
 	return redistest.CPUTime(b, s.client).Seconds() * 1e6
 }
 
-// BenchmarkCalls measures a whole call, hearing the parties of as many calls as fit, and expiring as many; and Redis'
+// BenchmarkCalls measures a whole call, keepalives of as many calls as fit, and expiring as many; and Redis'
 // CPU time.
 func BenchmarkCalls(b *testing.B) {
 	b.Run("call", benchmarkCall)
-	b.Run("hear", benchmarkHear)
+	b.Run("keepalive", benchmarkKeepAlive)
 	b.Run("expire", benchmarkExpire)
 }
 
 func newCall(i int, from, to string) store.NewCall {
 	return store.NewCall{
-		ID: fmt.Sprintf("%026d", i), From: from, To: to, Ring: time.Hour, Quiet: time.Hour, Shown: true,
+		ID: fmt.Sprintf("%026d", i), From: from, To: to, Ring: time.Hour, Timeout: time.Hour, Shown: true,
 	}
 }
 
@@ -171,20 +171,20 @@ func benchmarkCall(b *testing.B) {
 	b.ReportMetric((redisCPU(b, s)-before)/float64(calls), "redis-µs/call")
 }
 
-func benchmarkHear(b *testing.B) {
+func benchmarkKeepAlive(b *testing.B) {
 	ctx, s := context.Background(), openNew(b, Options{})
-	var heard []store.CallHeard
+	var heard []store.KeepAlive
 	for i := range store.MaxCallBatch / 2 {
 		n := newCall(i, fmt.Sprint("from", i), fmt.Sprint("to", i))
 		_, err := s.StartCall(ctx, "chat", n)
 		require.NoError(b, err)
 		_, err = s.StepCall(ctx, "chat", store.CallAct{ID: n.ID, User: n.To, Action: lastseen.Accept})
 		require.NoError(b, err)
-		heard = append(heard, store.CallHeard{User: n.From}, store.CallHeard{User: n.To})
+		heard = append(heard, store.KeepAlive{User: n.From}, store.KeepAlive{User: n.To})
 	}
 	before, rounds := redisCPU(b, s), 0
 	for b.Loop() {
-		_, err := s.HearCalls(ctx, "chat", heard)
+		_, err := s.KeepCallsAlive(ctx, "chat", heard)
 		require.NoError(b, err)
 		rounds++
 	}
@@ -199,7 +199,7 @@ func benchmarkExpire(b *testing.B) {
 		b.StopTimer()
 		for i := range store.MaxCallBatch {
 			n := newCall(i, fmt.Sprint("from", i), fmt.Sprint("to", i))
-			n.Quiet = time.Millisecond
+			n.Timeout = time.Millisecond
 			_, err := s.StartCall(ctx, "chat", n)
 			require.NoError(b, err)
 			_, err = s.StepCall(ctx, "chat", store.CallAct{ID: n.ID, User: n.To, Action: lastseen.Accept})

@@ -30,13 +30,13 @@ func TestCallsWhileTheClockJumps(t *testing.T) {
 			t.Parallel()
 			c, clock := newMovable(t)
 			ringing, active := c.Call("alice", "bob"), c.Call("carol", "dave")
-			ringing.Ring, active.Quiet = time.Minute, time.Minute
+			ringing.Ring, active.Timeout = time.Minute, time.Minute
 			c.Begin(ringing)
 			c.Accepted(active)
 			for _, moved := range []time.Duration{by, 0, by, 0} {
 				clock.move(moved)
 				require.Empty(t, c.Expire().Steps)
-				require.Empty(t, c.Hear("carol", "dave"))
+				require.Empty(t, c.KeepAlive("carol", "dave"))
 				for _, id := range []string{ringing.ID, active.ID} {
 					rest := c.Read(id).Expires - lastseen.InstantOf(time.Now()).Add(moved)
 					require.InDelta(t, 35_000, int64(rest), 30_000, "what is shown is by the clock that it has")
@@ -60,7 +60,7 @@ func TestCallsSurviveAnOutage(t *testing.T) {
 	t.Parallel()
 	c, clock := newMovable(t)
 	n := c.Call("alice", "bob")
-	n.Ring, n.Quiet = 15*time.Second, 15*time.Second
+	n.Ring, n.Timeout = 15*time.Second, 15*time.Second
 	c.Begin(n)
 	clock.move(time.Hour)
 	require.Empty(t, c.Expire().Steps)
@@ -101,10 +101,10 @@ func TestInCallWhileTheClockJumps(t *testing.T) {
 			t.Parallel()
 			c, clock := newMovable(t)
 			n := c.Call("alice", "bob")
-			n.Quiet = time.Minute
+			n.Timeout = time.Minute
 			c.Accepted(n)
 			clock.move(by)
-			require.Empty(t, c.Hear("alice", "bob"))
+			require.Empty(t, c.KeepAlive("alice", "bob"))
 			for _, end := range c.Until("alice", "bob") {
 				require.InDelta(t, int64(lastseen.InstantOf(time.Now()).Add(by+time.Minute)), int64(end), 30_000)
 			}
@@ -131,7 +131,7 @@ func TestCopiesAreRenewedInTime(t *testing.T) {
 				if every == 3*step {
 					left = time.Minute / 4
 				}
-				hearWhenDue(t, step, left, map[string]func(time.Duration) bool{
+				keepAliveWhenDue(t, step, left, map[string]func(time.Duration) bool{
 					"alice": func(moved time.Duration) bool { return moved%every == 0 },
 					"bob":   func(moved time.Duration) bool { return moved%every == apart },
 				})
@@ -144,15 +144,15 @@ func TestCopiesAreRenewedInTime(t *testing.T) {
 			at := moved % (7 * step)
 			return at == 0 || at == step || at == 5*step
 		}
-		hearWhenDue(t, step, time.Minute/6, map[string]func(time.Duration) bool{"alice": both, "bob": both})
+		keepAliveWhenDue(t, step, time.Minute/6, map[string]func(time.Duration) bool{"alice": both, "bob": both})
 	})
 }
 
-// hearWhenDue hears two users in a call when they are due, and checks before for how long what is copied is valid.
-func hearWhenDue(t *testing.T, step, left time.Duration, due map[string]func(time.Duration) bool) {
+// keepAliveWhenDue sends keepalives of two users when they are due. Before, it checks for how long copies are valid.
+func keepAliveWhenDue(t *testing.T, step, left time.Duration, due map[string]func(time.Duration) bool) {
 	c, clock := newMovable(t)
 	n := c.Call("alice", "bob")
-	n.Quiet = time.Minute
+	n.Timeout = time.Minute
 	c.Accepted(n)
 	for moved := step; moved < 5*time.Minute; moved += step {
 		clock.move(moved)
@@ -165,7 +165,7 @@ func hearWhenDue(t *testing.T, step, left time.Duration, due map[string]func(tim
 			for _, end := range c.Until("alice", "bob") {
 				require.Greater(t, int64(end-now), (left - time.Second).Milliseconds(), "after %v", moved)
 			}
-			c.Hear(user)
+			c.KeepAlive(user)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func TestFlushInMidCall(t *testing.T) {
 	require.NoError(t, client.FlushAll(ctx).Err())
 	_, err := c.StepCall(ctx, "chat", store.CallAct{ID: n.ID, User: "bob", Action: lastseen.Alive})
 	require.ErrorIs(t, err, store.ErrCallNotFound)
-	require.Empty(t, c.Hear("alice", "bob"))
+	require.Empty(t, c.KeepAlive("alice", "bob"))
 	c.SetInCall("alice", end)
 	require.Equal(t, []lastseen.Instant{0, 0}, c.Until("alice", "bob"), "the namespace does not exist")
 	c.Expire()

@@ -40,7 +40,7 @@ func TestKeysOfCalls(t *testing.T) {
 	c := newCallers(t, stores.New(t, redisstore.Options{URL: url}))
 	n := c.Call("alice", "bob")
 	n.ID, n.FromDevice, n.Key, n.Digest = "call1", "tab 1", "a key", "d i"
-	n.App, n.Quiet = `{"offer":1}`, 30*time.Second
+	n.App, n.Timeout = `{"offer":1}`, 30*time.Second
 	begun := c.Begin(n)
 	require.InDelta(t, 3_600_000, client.ZScore(ctx, callKey("callsdue"), "call1").Val(), 0)
 	step := c.Act(n.ID, "bob", lastseen.Accept)
@@ -159,7 +159,7 @@ func TestForeignCalls(t *testing.T) {
 		calls, err := s.ReadCalls(ctx, "chat", nil, []string{"alice", "carol"})
 		require.NoError(t, err)
 		require.Equal(t, []string{"", fine.ID}, []string{calls[0].ID, calls[1].ID}, "%q", text)
-		require.Empty(t, c.Hear("alice", "bob"))
+		require.Empty(t, c.KeepAlive("alice", "bob"))
 		n.ID = "other"
 		require.Equal(t, "other", c.Begin(n).ID, "nobody is busy, and the key is free: %q", text)
 		require.NoError(t, client.ZAdd(ctx, callKey("callsdue"), redis.Z{Member: "call1"}).Err())

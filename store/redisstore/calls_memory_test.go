@@ -22,7 +22,7 @@ func TestCallsWithoutMemory(t *testing.T) {
 	s, clock := newMovableStore(t, url, 0)
 	c := newCallers(t, s)
 	heard, lost := c.Call("alice", "bob"), c.Call("carol", "dave")
-	heard.Quiet, lost.Quiet = 15*time.Second, 15*time.Second
+	heard.Timeout, lost.Timeout = 15*time.Second, 15*time.Second
 	c.Accepted(heard)
 	c.Accepted(lost)
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
@@ -31,7 +31,7 @@ func TestCallsWithoutMemory(t *testing.T) {
 	before := c.Until("alice")
 	for _, moved := range []time.Duration{8 * time.Second, 16 * time.Second} {
 		clock.move(moved)
-		require.Empty(t, c.Hear("alice", "bob"))
+		require.Empty(t, c.KeepAlive("alice", "bob"))
 		for _, step := range c.Expire().Steps {
 			require.Equal(t, lost.ID, step.Call.ID)
 		}
@@ -49,7 +49,7 @@ func TestStepsWithoutMemory(t *testing.T) {
 	s, clock := newMovableStore(t, url, 0)
 	c := newCallers(t, s)
 	n, rings := c.Call("alice", "bob"), c.Call("carol", "dave")
-	n.Quiet = 8 * time.Second
+	n.Timeout = 8 * time.Second
 	step := func(id, user string, action lastseen.CallAction, app string) (store.CallStep, error) {
 		return s.StepCall(ctx, "chat", store.CallAct{ID: id, User: user, Action: action, App: app})
 	}

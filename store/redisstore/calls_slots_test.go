@@ -92,11 +92,11 @@ func (m *movingCalls) next() {
 		all.Go(func() { m.race(n) })
 	}
 	all.Wait()
-	heard := make([]store.CallHeard, len(m.due))
+	heard := make([]store.KeepAlive, len(m.due))
 	for i, n := range m.due {
 		heard[i].User = n.To
 	}
-	result, err := m.HearCalls(ctx, "chat", heard)
+	result, err := m.KeepCallsAlive(ctx, "chat", heard)
 	m.try(err)
 	m.Saw(result.Steps...)
 	expired, err := m.other.ExpireCalls(ctx, "chat")
@@ -238,7 +238,7 @@ func testLastCallWhileSlotMoves(t *testing.T, c *redistest.Cluster, m *movingCal
 		},
 	} {
 		_, err := m.StartCall(ctx, "none", store.NewCall{
-			ID: "call", From: "alice", To: "bob", Ring: time.Hour, Quiet: time.Hour, Shown: true,
+			ID: "call", From: "alice", To: "bob", Ring: time.Hour, Timeout: time.Hour, Shown: true,
 		})
 		require.NoError(t, err)
 		_, err = m.StepCall(ctx, "none", store.CallAct{ID: "call", User: "bob", Action: lastseen.Accept})
@@ -268,9 +268,9 @@ func testLastCall(t *testing.T, c *redistest.Cluster, m *movingCalls, remove fun
 		require.ErrorIs(t, err, store.ErrCallNotFound)
 		_, err = m.StepCall(ctx, "none", store.CallAct{ID: "id", User: "alice", Action: lastseen.End})
 		require.ErrorIs(t, err, store.ErrCallNotFound)
-		heard, err := m.HearCalls(ctx, "none", []store.CallHeard{{User: "alice"}})
+		heard, err := m.KeepCallsAlive(ctx, "none", []store.KeepAlive{{User: "alice"}})
 		require.NoError(t, err)
-		require.Equal(t, store.HeardCalls{Calls: make([]store.HeardCall, 1)}, heard)
+		require.Equal(t, store.KeptAlive{Calls: make([]store.AliveCall, 1)}, heard)
 		require.NoError(t, m.Forget(ctx, "none", "alice"))
 	}
 	check()

@@ -65,7 +65,7 @@ func (s *Calls) StartCall(ctx context.Context, name string, n store.NewCall) (st
 		}
 	}
 	reply, err := s.run(redisclient.Confirmed(ctx), ns, scripts.CallStart, 3,
-		n.ID, nonce(), n.From, n.To, n.FromDevice, max(1, n.Ring.Milliseconds()), max(1, n.Quiet.Milliseconds()),
+		n.ID, nonce(), n.From, n.To, n.FromDevice, max(1, n.Ring.Milliseconds()), max(1, n.Timeout.Milliseconds()),
 		n.Shown, n.CalleeHidden, n.App, n.Key, n.Digest,
 		n.CalleeUnavailable)
 	if err != nil {
@@ -112,30 +112,30 @@ func (s *Calls) StepCall(ctx context.Context, name string, a store.CallAct) (sto
 	return readCallStep(reply[0])
 }
 
-// HearCalls implements [store.Calls].
-func (s *Calls) HearCalls(ctx context.Context, name string, heard []store.CallHeard) (store.HeardCalls, error) {
+// KeepCallsAlive implements [store.Calls].
+func (s *Calls) KeepCallsAlive(ctx context.Context, name string, heard []store.KeepAlive) (store.KeptAlive, error) {
 	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
-		return store.HeardCalls{}, err
+		return store.KeptAlive{}, err
 	}
 	defer cancel()
 	if len(heard) == 0 {
-		return store.HeardCalls{}, nil
+		return store.KeptAlive{}, nil
 	}
 	args := make([]any, 0, 2*len(heard))
 	for i := range heard {
 		args = append(args, &heard[i].User, &heard[i].Device)
 	}
-	reply, err := s.run(ctx, ns, scripts.CallHear, 3, args...)
+	reply, err := s.run(ctx, ns, scripts.CallKeepAlive, 3, args...)
 	if err != nil {
-		return store.HeardCalls{}, err
+		return store.KeptAlive{}, err
 	}
 	if len(reply) == 0 {
-		return store.HeardCalls{Calls: make([]store.HeardCall, len(heard))}, nil
+		return store.KeptAlive{Calls: make([]store.AliveCall, len(heard))}, nil
 	}
 	s.keepListed(ctx, ns)
 	s.copyAll(ctx, ns, reply[2])
-	return readHeard(reply, len(heard))
+	return readKeepAlive(reply, len(heard))
 }
 
 // ExpireCalls implements [store.Calls]. It also copies what other servers have left in the outbox.

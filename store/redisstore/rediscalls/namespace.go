@@ -74,7 +74,7 @@ func (s *Calls) send(ctx context.Context, ns Namespace, script *redis.Script, ar
 			return cmd, redisclient.Translate(cmd.Err())
 		}
 		switch script {
-		case scripts.CallRead, scripts.CallStep, scripts.CallHear, scripts.CallForget:
+		case scripts.CallRead, scripts.CallStep, scripts.CallKeepAlive, scripts.CallForget:
 			if n, err := s.client.Exists(ctx, keys[0]).Result(); err == nil && n == 0 {
 				return nil, nil
 			}

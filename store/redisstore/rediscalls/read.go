@@ -92,21 +92,21 @@ func readInCalls(reply any) (all []InCall, err error) {
 	return all, nil
 }
 
-// readHeard reads the reply of callhear.lua to a number of users.
-func readHeard(reply []any, users int) (h store.HeardCalls, err error) {
+// readKeepAlive reads the reply of callkeepalive.lua to a number of users.
+func readKeepAlive(reply []any, users int) (h store.KeptAlive, err error) {
 	if h.Steps, err = readCallSteps(reply[0]); err != nil {
-		return store.HeardCalls{}, err
+		return store.KeptAlive{}, err
 	}
 	values, err := redisclient.Slice(reply[1], 3*users)
 	if err != nil {
-		return store.HeardCalls{}, err
+		return store.KeptAlive{}, err
 	}
-	h.Calls = make([]store.HeardCall, users)
+	h.Calls = make([]store.AliveCall, users)
 	for i := range h.Calls {
 		id, _ := values[3*i].(string)
 		version, _ := values[3*i+1].(int64)
 		rest, _ := values[3*i+2].(int64)
-		h.Calls[i] = store.HeardCall{ID: id, Version: version, Rest: time.Duration(rest) * time.Millisecond}
+		h.Calls[i] = store.AliveCall{ID: id, Version: version, Rest: time.Duration(rest) * time.Millisecond}
 	}
 	return h, nil
 }

@@ -25,8 +25,7 @@ const (
 	maxReplicas = 8
 	// discoverEvery is the time between two questions to the primary for its replicas.
 	discoverEvery = time.Second
-	// heartbeatsPerLag is how many heartbeats the largest lag has at least, and maxHeartbeat the time between two at
-	// most.
+	// heartbeatsPerLag is how many heartbeats the largest lag has at least; maxHeartbeat is the most time between two.
 	heartbeatsPerLag, maxHeartbeat = 4, time.Second
 	// heartbeatKept is how long Redis keeps the last heartbeat of a server that has stopped. A replica whose clock is
 	// ahead by more than this never has one.

@@ -71,14 +71,14 @@ var (
 			"availability/has_availability"))
 
 	// Of calls:
-	CallStart  = calls("calls/callchange", "calls/callstart")
-	CallStep   = calls("calls/callchange", "calls/callstep")
-	CallHear   = calls("calls/callchange", "calls/callhear")
-	CallRead   = calls("calls/callread")
-	CallExpire = calls("calls/callchange", "calls/callexpire")
-	CallCopies = calls("calls/callchange", "calls/callcopies")
-	CallForget = calls("calls/callchange", "calls/callforget")
-	InCall     = feed("shared/timetext", "shared/details", "shared/ends", "calls/incall")
+	CallStart     = calls("calls/callchange", "calls/callstart")
+	CallStep      = calls("calls/callchange", "calls/callstep")
+	CallKeepAlive = calls("calls/callchange", "calls/callkeepalive")
+	CallRead      = calls("calls/callread")
+	CallExpire    = calls("calls/callchange", "calls/callexpire")
+	CallCopies    = calls("calls/callchange", "calls/callcopies")
+	CallForget    = calls("calls/callchange", "calls/callforget")
+	InCall        = feed("shared/timetext", "shared/details", "shared/ends", "calls/incall")
 )
 
 // recordDevices records devices. It follows feed.lua.

@@ -46,15 +46,15 @@ func Run(t *testing.T, open kit.Open) {
 		{"Expire/Repeated", testCallMissedOnKey},
 		{"Expire/Start", testCallMissedOnStart},
 		{"Expire/Active", testCallLost},
-		{"Expire/Hear", testCallLostOnHear},
+		{"Expire/KeepAlive", testCallLostOnKeepAlive},
 		{"Expire/Next", testExpireNext},
 		{"Expire/Many", testExpireMany},
-		{"Hear", testHearCalls},
-		{"Hear/Call", testHeardCall},
-		{"Hear/Devices", testHearDevices},
-		{"Hear/Alive", testAliveIsHeard},
-		{"Hear/Ringing", testHearRinging},
-		{"Hear/Repeated", testAcceptIsHeard},
+		{"KeepAlive", testKeepCallsAlive},
+		{"KeepAlive/Call", testHeardCall},
+		{"KeepAlive/Devices", testKeepAliveDevices},
+		{"KeepAlive/Alive", testAliveIsHeard},
+		{"KeepAlive/Ringing", testKeepAliveRinging},
+		{"KeepAlive/Repeated", testAcceptIsHeard},
 	}
 	for _, c := range slices.Concat(suite, inCallCases(), callNamespaceCases()) {
 		t.Run(c.name, func(t *testing.T) { c.test(t, NewCalling(t, open(t))) })
@@ -120,7 +120,7 @@ func NewCalling(t require.TestingT, s store.Store) *Calling {
 // Call returns a call from one user to another that is to begin.
 func (c *Calling) Call(from, to string) store.NewCall {
 	return store.NewCall{
-		ID: fmt.Sprintf("call_%d-A", c.ids.Add(1)), From: from, To: to, Ring: long, Quiet: long, Shown: true,
+		ID: fmt.Sprintf("call_%d-A", c.ids.Add(1)), From: from, To: to, Ring: long, Timeout: long, Shown: true,
 	}
 }
 
@@ -241,25 +241,25 @@ func requireOver(t require.TestingT, call lastseen.Call) {
 	require.Empty(t, call.App)
 }
 
-// Hear notes that users were heard without a device.
-func (c *Calling) Hear(users ...string) []store.CallStep { return c.hearOn(onAny(users...)...) }
+// KeepAlive notes that users were heard without a device.
+func (c *Calling) KeepAlive(users ...string) []store.CallStep { return c.aliveOn(onAny(users...)...) }
 
 // onAny returns users who were heard without a device.
-func onAny(users ...string) []store.CallHeard {
-	heard := make([]store.CallHeard, len(users))
+func onAny(users ...string) []store.KeepAlive {
+	heard := make([]store.KeepAlive, len(users))
 	for i, user := range users {
 		heard[i].User = user
 	}
 	return heard
 }
 
-func (c *Calling) hearOn(heard ...store.CallHeard) []store.CallStep {
-	return c.hearing(heard...).Steps
+func (c *Calling) aliveOn(heard ...store.KeepAlive) []store.CallStep {
+	return c.aliveResult(heard...).Steps
 }
 
-// hearing is hearOn with all that the store returns.
-func (c *Calling) hearing(heard ...store.CallHeard) store.HeardCalls {
-	result, err := c.HearCalls(context.Background(), c.namespace, heard)
+// aliveResult is aliveOn with all that the store returns.
+func (c *Calling) aliveResult(heard ...store.KeepAlive) store.KeptAlive {
+	result, err := c.KeepCallsAlive(context.Background(), c.namespace, heard)
 	require.NoError(c.t, err)
 	for _, step := range result.Steps {
 		c.requireExpired(step)
@@ -281,7 +281,7 @@ func (c *Calling) poll(what string, isSo func() bool) {
 
 // Methods returns the methods of a store that concern calls.
 func Methods(s store.Store, ns string) map[string]kit.Method {
-	n := store.NewCall{ID: "a", From: "alice", To: "bob", Ring: time.Hour, Quiet: time.Hour, Shown: true, Key: "k"}
+	n := store.NewCall{ID: "a", From: "alice", To: "bob", Ring: time.Hour, Timeout: time.Hour, Shown: true, Key: "k"}
 	start := func(ctx context.Context) error { return kit.ErrorOf(s.StartCall(ctx, ns, n)) }
 	step := func(user string, action lastseen.CallAction) kit.Method {
 		act := store.CallAct{ID: "a", User: user, Action: action, App: "1"}
@@ -295,12 +295,12 @@ func Methods(s store.Store, ns string) map[string]kit.Method {
 			return err
 		}
 	}
-	alice, heard := []string{"alice"}, []store.CallHeard{{User: "bob"}}
+	alice, heard := []string{"alice"}, []store.KeepAlive{{User: "bob"}}
 	return map[string]kit.Method{
 		"StartCall":       start,
 		"StepCall/Accept": step("bob", lastseen.Accept),
 		"StepCall/End":    step("alice", lastseen.End),
-		"HearCalls":       func(ctx context.Context) error { return kit.ErrorOf(s.HearCalls(ctx, ns, heard)) },
+		"KeepCallsAlive":  func(ctx context.Context) error { return kit.ErrorOf(s.KeepCallsAlive(ctx, ns, heard)) },
 		"ReadCalls":       func(ctx context.Context) error { return kit.ErrorOf(s.ReadCalls(ctx, ns, nil, alice)) },
 		"ExpireCalls":     func(ctx context.Context) error { return kit.ErrorOf(s.ExpireCalls(ctx, ns)) },
 	}

@@ -76,7 +76,7 @@ func testCallDelete(t *testing.T, c *Calling) {
 func testCallRemoveEmpty(t *testing.T, c *Calling) {
 	_, err := c.StepCall(t.Context(), kit.Namespace, store.CallAct{ID: "a", User: "alice", Action: lastseen.End})
 	require.ErrorIs(t, err, store.ErrCallNotFound)
-	c.Hear("alice")
+	c.KeepAlive("alice")
 	c.Expire()
 	refused := c.Call("alice", "bob")
 	refused.CalleeUnavailable = true

@@ -58,15 +58,15 @@ func testInCall(t *testing.T, c *Calling) {
 
 // testInCallNotShown: where calls are not shown, nobody is in a call.
 func testInCallNotShown(t *testing.T, c *Calling) {
-	for _, quiet := range []time.Duration{long, soon} {
+	for _, timeout := range []time.Duration{long, soon} {
 		call := c.Call("alice", "bob")
-		call.Shown, call.Quiet = false, quiet
+		call.Shown, call.Timeout = false, timeout
 		c.Accepted(call)
 		require.Empty(t, availability.Details(t, c, "alice", "bob"))
-		if quiet == soon {
+		if timeout == soon {
 			c.expireOne()
 		} else {
-			require.Empty(t, c.Hear("alice", "bob"))
+			require.Empty(t, c.KeepAlive("alice", "bob"))
 			c.Act(call.ID, "bob", lastseen.End)
 		}
 		require.Empty(t, availability.Details(t, c, "alice", "bob"))
@@ -79,7 +79,7 @@ func testInCallLost(t *testing.T, c *Calling) {
 	users := make([]string, 0, 2*n)
 	for i := range n {
 		call := c.Call(fmt.Sprint("from", i), fmt.Sprint("to", i))
-		call.Quiet = soon
+		call.Timeout = soon
 		users = append(users, call.From, call.To)
 		c.Accepted(call)
 	}
@@ -98,9 +98,9 @@ func testInCallLost(t *testing.T, c *Calling) {
 func testInCallRenewed(t *testing.T, c *Calling) {
 	still := c.active("carol", "dave")
 	call := c.Call("alice", "bob")
-	call.Quiet = 4 * time.Second
+	call.Timeout = 4 * time.Second
 	c.Accepted(call)
-	first, hears := c.Until("alice", "bob", "carol", "dave"), 0
+	first, sent := c.Until("alice", "bob", "carol", "dave"), 0
 	renewed := func() bool {
 		now := kit.Now(t, c)
 		ends := c.Until("alice", "bob")
@@ -114,11 +114,11 @@ func testInCallRenewed(t *testing.T, c *Calling) {
 		return moved
 	}
 	c.poll("the call is renewed", func() bool {
-		require.Empty(t, c.Hear("alice", "bob", "carol", "dave"))
-		hears++
+		require.Empty(t, c.KeepAlive("alice", "bob", "carol", "dave"))
+		sent++
 		return renewed()
 	})
-	require.Greater(t, hears, 1, "it is not renewed each time")
+	require.Greater(t, sent, 1, "it is not renewed each time")
 	require.Equal(t, first[2:], c.Until("carol", "dave"))
 	require.Equal(t, lastseen.Active, c.Read(still.ID).State)
 	c.poll("being alive renews it, too", func() bool {

@@ -45,7 +45,7 @@ func testCallsModel(t *testing.T, open kit.Open) {
 			"empty":  m.removeEmpty,
 			"delete": m.delete,
 			"expire": func(t *rapid.T) { require.Empty(t, m.Expire().Steps) },
-			"hear":   func(t *rapid.T) { require.Empty(t, m.Hear(drawCallUser.Draw(t, "user"))) },
+			"alive":  func(t *rapid.T) { require.Empty(t, m.KeepAlive(drawCallUser.Draw(t, "user"))) },
 		})
 	})
 }

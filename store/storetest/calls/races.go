@@ -65,8 +65,8 @@ type callRace struct {
 // testCallsConcurrent is RunCallRaces on one server.
 func testCallsConcurrent(t *testing.T, c *Calling) { RunRaces(t, c.Store, c.Store, 80) }
 
-// RunRaces has two servers accept, reject, cancel, end, hear and expire so many calls at the same moment. Each call is
-// decided once, and all users are out of the calls then.
+// RunRaces has two servers accept, reject, cancel, end, keep alive and expire so many calls at the same moment. Each
+// call is decided once, and all users are out of the calls then.
 func RunRaces(t *testing.T, one, two store.Store, races int) {
 	t.Helper()
 	r := &callRace{Calling: NewCalling(t, one), t: t, other: two}
@@ -135,15 +135,15 @@ func (r *callRace) race(n store.NewCall, i int) {
 	case i%8 == 1:
 		n.Ring, decide = time.Millisecond, nil
 	case i%8 == 3:
-		n.Quiet, decide = time.Millisecond, decide[:1]
+		n.Timeout, decide = time.Millisecond, decide[:1]
 	case i%2 == 1:
-		n.Ring, n.Quiet = time.Millisecond, time.Millisecond
+		n.Ring, n.Timeout = time.Millisecond, time.Millisecond
 	}
 	_, err := r.StartCall(context.Background(), kit.Namespace, n)
 	r.took(err)
 	acts := slices.Concat(decide, []func(){
 		act(r.Store, n.From, "", lastseen.Alive),
-		func() { r.hear(r.other, n.From, n.To) },
+		func() { r.keepAlive(r.other, n.From, n.To) },
 		func() { r.tryExpire(r.other) },
 	})
 	begins := i / 8 % len(acts) // what begins first often wins
@@ -168,8 +168,8 @@ func (r *callRace) took(err error, steps ...store.CallStep) {
 	}
 }
 
-func (r *callRace) hear(s store.Store, users ...string) {
-	heard, err := s.HearCalls(context.Background(), kit.Namespace, onAny(users...))
+func (r *callRace) keepAlive(s store.Store, users ...string) {
+	heard, err := s.KeepCallsAlive(context.Background(), kit.Namespace, onAny(users...))
 	r.took(err, heard.Steps...)
 }
 

@@ -118,7 +118,7 @@ func testCallHidden(t *testing.T, c *Calling) {
 		_, err := c.StepCall(t.Context(), kit.Namespace, store.CallAct{ID: hidden.ID, User: "bob", Action: action})
 		require.ErrorIs(t, err, store.ErrCallNotFound)
 	}
-	c.Hear("bob")
+	c.KeepAlive("bob")
 	alive := c.step(hidden.ID, "alice", "", lastseen.Alive, "")
 	require.Equal(t, lastseen.Repeated, alive.Outcome)
 	require.True(t, alive.Unreachable)
@@ -191,7 +191,7 @@ func testCallNamespacesAreApart(t *testing.T, c *Calling) {
 	other.Unknown(mine.ID)
 	require.Equal(t, []string{""}, other.idsOf("alice"))
 	require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, other.Expire())
-	require.Empty(t, other.Hear("alice"))
+	require.Empty(t, other.KeepAlive("alice"))
 	_, err := other.StepCall(t.Context(), "nobody", store.CallAct{ID: mine.ID, User: "bob", Action: lastseen.Accept})
 	require.ErrorIs(t, err, store.ErrCallNotFound)
 	require.Equal(t, []string{"a", kit.Namespace, kit.Namespace + "-", "other"}, kit.Existing(t, c))

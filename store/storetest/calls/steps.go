@@ -21,7 +21,7 @@ func (c *Calling) inState(state lastseen.CallState) lastseen.Call {
 	case lastseen.Missed:
 		call.Ring = soon
 	case lastseen.Lost:
-		call.Quiet = soon
+		call.Timeout = soon
 	}
 	c.Begin(call)
 	if state == lastseen.Active || state == lastseen.Ended || state == lastseen.Lost {
@@ -82,7 +82,7 @@ func (c *Calling) requireStep(was lastseen.Call, a store.CallAct) {
 			requireNear(c.t, kit.Now(c.t, c), want.Over, 10_000, what)
 		}
 	}
-	want.Expires = step.Call.Expires // hearing a party changes it
+	want.Expires = step.Call.Expires // a keepalive changes it
 	require.Equal(c.t, state.Over(), want.Expires == 0, what)
 	require.Equal(c.t, want, step.Call, what)
 	read := c.Read(a.ID)
@@ -200,7 +200,7 @@ func testReadManyCalls(t *testing.T, c *Calling) {
 		users, want = append(users, from, to), append(want, id, id)
 	}
 	require.Equal(t, want, c.idsOf(users...))
-	require.Empty(t, c.Hear(users...))
+	require.Empty(t, c.KeepAlive(users...))
 	expired := c.Expire()
 	require.Equal(t, store.ExpiredCalls{
 		Calls: len(users) / 2, Kept: len(users) / 2, Next: store.MaxCallGap / 2,

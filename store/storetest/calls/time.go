@@ -24,7 +24,7 @@ func (c *Calling) ringSoon(from, to string) store.NewCall {
 // activeSoon starts a call that is accepted, and lost soon.
 func (c *Calling) activeSoon(from, to string) store.NewCall {
 	call := c.Call(from, to)
-	call.Quiet, call.App = soon, `"offer"`
+	call.Timeout, call.App = soon, `"offer"`
 	c.Accepted(call)
 	return call
 }
@@ -135,7 +135,7 @@ func testCallMissedOnKey(t *testing.T, c *Calling) {
 	require.Equal(t, lastseen.Missed, step.Call.State)
 	requireOver(t, step.Call)
 	require.False(t, step.Expired)
-	require.Empty(t, c.Hear("alice", "bob"), "it is not active")
+	require.Empty(t, c.KeepAlive("alice", "bob"), "it is not active")
 	steps := c.Expire().Steps
 	require.Len(t, steps, 1)
 	require.Equal(t, call.ID, steps[0].Call.ID)
@@ -166,7 +166,7 @@ func testCallLost(t *testing.T, c *Calling) {
 		call := c.activeSoon("alice", "bob")
 		var lost []store.CallStep
 		c.poll("the call is lost", func() bool {
-			lost = c.Hear(heard...)
+			lost = c.KeepAlive(heard...)
 			if len(lost) == 0 {
 				lost = c.Expire().Steps
 			}
@@ -182,18 +182,18 @@ func testCallLost(t *testing.T, c *Calling) {
 	}
 }
 
-// testCallLostOnHear: a party who is heard too late does not save the call.
-func testCallLostOnHear(t *testing.T, c *Calling) {
+// testCallLostOnKeepAlive: a party who is heard too late does not save the call.
+func testCallLostOnKeepAlive(t *testing.T, c *Calling) {
 	call := c.activeSoon("alice", "bob")
 	c.pass(call)
 	other := c.active("carol", "dave")
-	steps := c.Hear("carol", "alice", "bob", "nobody")
+	steps := c.KeepAlive("carol", "alice", "bob", "nobody")
 	require.Len(t, steps, 1)
 	require.Equal(t, call.ID, steps[0].Call.ID)
 	require.Equal(t, lastseen.Lost, steps[0].Call.State)
 	require.Equal(t, []string{"carol"}, c.inCall("alice", "bob", "carol"))
 	require.Equal(t, []string{"", "", other.ID}, c.idsOf("alice", "bob", "carol"))
-	require.Empty(t, c.Hear("alice"))
+	require.Empty(t, c.KeepAlive("alice"))
 	require.Empty(t, c.Expire().Steps)
 }
 
@@ -214,7 +214,7 @@ func testExpireNext(t *testing.T, c *Calling) {
 	require.Equal(t, over, c.Read(call.ID))
 
 	active := c.Call("carol", "dave")
-	active.Ring, active.Quiet = long, 3*time.Second
+	active.Ring, active.Timeout = long, 3*time.Second
 	c.Accepted(active)
 	expired = c.Expire()
 	require.LessOrEqual(t, expired.Next, 3*time.Second)
@@ -250,14 +250,14 @@ func testExpireMany(t *testing.T, c *Calling) {
 // heardUntil returns when an active call will be lost.
 func (c *Calling) heardUntil(id string) lastseen.Instant { return c.Read(id).Expires }
 
-// tick waits until the clock of the store has moved on so far that hearing a party shows.
+// tick waits until the clock of the store has moved on so far that a keepalive shows.
 func (c *Calling) tick() {
 	end := kit.Now(c.t, c) + 50
 	c.poll("the clock moves", func() bool { return kit.Now(c.t, c) > end })
 }
 
-// testHearCalls: a call goes on for as long as both parties are heard.
-func testHearCalls(t *testing.T, c *Calling) {
+// testKeepCallsAlive: a call goes on for as long as both parties are heard.
+func testKeepCallsAlive(t *testing.T, c *Calling) {
 	call := c.active("alice", "bob")
 	c.Ring("carol", "dave")
 	requireNear(t, call.Accepted.Add(long), call.Expires, 1000)
@@ -265,7 +265,7 @@ func testHearCalls(t *testing.T, c *Calling) {
 	for _, heard := range [][]string{{"alice"}, {"bob"}, {"bob", "bob", "carol", "nobody"}, {}} {
 		c.tick()
 		was := c.heardUntil(call.ID)
-		require.Empty(t, c.Hear(heard...))
+		require.Empty(t, c.KeepAlive(heard...))
 		if len(heard) == 0 || heard[0] == "alice" {
 			requireNear(t, was, c.heardUntil(call.ID), 10, "%q", heard)
 		} else if heard[len(heard)-1] == "bob" {
@@ -274,7 +274,7 @@ func testHearCalls(t *testing.T, c *Calling) {
 	}
 	c.tick()
 	was := c.heardUntil(call.ID)
-	require.Empty(t, c.Hear("alice", "bob"))
+	require.Empty(t, c.KeepAlive("alice", "bob"))
 	require.Greater(t, c.heardUntil(call.ID), was+25)
 	after := c.Read(call.ID)
 	before.Expires = after.Expires
@@ -286,12 +286,12 @@ func testHeardCall(t *testing.T, c *Calling) {
 	call := c.Call("alice", "bob")
 	call.FromDevice = "phone"
 	c.Begin(call)
-	require.Equal(t, make([]store.HeardCall, 2), c.hearing(onAny("alice", "bob")...).Calls, "it rings")
+	require.Equal(t, make([]store.AliveCall, 2), c.aliveResult(onAny("alice", "bob")...).Calls, "it rings")
 	c.Act(call.ID, "bob", lastseen.Accept)
 	other := c.active("carol", "dave")
 	c.tick()
-	heard := append(onAny("nobody", "alice", "bob", "carol", "bob"), store.CallHeard{User: "alice", Device: "phone"})
-	calls := c.hearing(heard...).Calls
+	heard := append(onAny("nobody", "alice", "bob", "carol", "bob"), store.KeepAlive{User: "alice", Device: "phone"})
+	calls := c.aliveResult(heard...).Calls
 	require.Len(t, calls, 6)
 	for i, want := range []string{"", "", call.ID, other.ID, call.ID, call.ID} {
 		require.Equal(t, want, calls[i].ID, i)
@@ -306,34 +306,34 @@ func testHeardCall(t *testing.T, c *Calling) {
 	require.Equal(t, calls[2], calls[5], "after both were heard")
 	require.Greater(t, calls[2].Rest, calls[3].Rest, "the other party was not heard")
 	c.step(call.ID, "bob", "", lastseen.Alive, `"app"`)
-	require.Equal(t, c.Read(call.ID).Version, c.hearing(onAny("bob")...).Calls[0].Version)
+	require.Equal(t, c.Read(call.ID).Version, c.aliveResult(onAny("bob")...).Calls[0].Version)
 	c.Act(call.ID, "bob", lastseen.End)
-	require.Zero(t, c.hearing(onAny("bob")...).Calls[0], "it is over")
+	require.Zero(t, c.aliveResult(onAny("bob")...).Calls[0], "it is over")
 }
 
-// testHearDevices: where the device of the call is known, another one is not heard.
-func testHearDevices(t *testing.T, c *Calling) {
+// testKeepAliveDevices: where the device of the call is known, another one is not heard.
+func testKeepAliveDevices(t *testing.T, c *Calling) {
 	call := c.Call("alice", "bob")
 	call.FromDevice = "phone"
 	c.Begin(call)
 	c.step(call.ID, "bob", "tablet", lastseen.Accept, "")
-	heard := func(moves bool, heard ...store.CallHeard) {
+	heard := func(moves bool, heard ...store.KeepAlive) {
 		t.Helper()
 		c.tick()
 		was := c.heardUntil(call.ID)
-		require.Empty(t, c.hearOn(heard...))
+		require.Empty(t, c.aliveOn(heard...))
 		if moves {
 			require.Greater(t, c.heardUntil(call.ID), was+25)
 		} else {
 			requireNear(t, was, c.heardUntil(call.ID), 10)
 		}
 	}
-	onPhone, onTablet := store.CallHeard{User: "alice", Device: "phone"}, store.CallHeard{User: "bob", Device: "tablet"}
+	onPhone, onTablet := store.KeepAlive{User: "alice", Device: "phone"}, store.KeepAlive{User: "bob", Device: "tablet"}
 	for _, device := range []string{"", "tablet", "Phone"} {
-		heard(false, store.CallHeard{User: "alice", Device: device}, onTablet)
+		heard(false, store.KeepAlive{User: "alice", Device: device}, onTablet)
 	}
 	for _, device := range []string{"", "phone", "tablets"} {
-		heard(false, store.CallHeard{User: "bob", Device: device})
+		heard(false, store.KeepAlive{User: "bob", Device: device})
 	}
 	heard(true, onPhone, onTablet)
 	c.Act(call.ID, "alice", lastseen.End)
@@ -341,7 +341,7 @@ func testHearDevices(t *testing.T, c *Calling) {
 	call = c.Call("alice", "bob")
 	c.Accepted(call)
 	heard(true, onPhone, onTablet)
-	heard(true, store.CallHeard{User: "alice"}, store.CallHeard{User: "bob"})
+	heard(true, store.KeepAlive{User: "alice"}, store.KeepAlive{User: "bob"})
 }
 
 // testAliveIsHeard: so is a party who says so.
@@ -357,11 +357,11 @@ func testAliveIsHeard(t *testing.T, c *Calling) {
 	c.refuse(call.ID, "bob", lastseen.Reject)
 }
 
-// testHearRinging: a call does not ring for longer because a party is heard.
-func testHearRinging(t *testing.T, c *Calling) {
+// testKeepAliveRinging: a call does not ring for longer because a party is heard.
+func testKeepAliveRinging(t *testing.T, c *Calling) {
 	call := c.Ring("alice", "bob")
 	c.tick()
-	require.Empty(t, c.Hear("alice", "bob"))
+	require.Empty(t, c.KeepAlive("alice", "bob"))
 	for _, user := range []string{"alice", "bob"} {
 		step := c.step(call.ID, user, "", lastseen.Alive, "")
 		require.Equal(t, lastseen.Repeated, step.Outcome)
@@ -374,7 +374,7 @@ func testHearRinging(t *testing.T, c *Calling) {
 func testAcceptIsHeard(t *testing.T, c *Calling) {
 	call := c.active("alice", "bob")
 	c.tick()
-	require.Empty(t, c.Hear("alice"))
+	require.Empty(t, c.KeepAlive("alice"))
 	require.Equal(t, lastseen.Refused, c.step(call.ID, "bob", "phone", lastseen.Accept, "").Outcome)
 	requireNear(t, call.Expires, c.heardUntil(call.ID), 10)
 	require.Equal(t, lastseen.Repeated, c.step(call.ID, "bob", "", lastseen.Accept, "").Outcome)

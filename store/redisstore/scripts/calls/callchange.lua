@@ -60,7 +60,7 @@ local function write_heard(calls, renewed)
   for _, c in ipairs(calls) do
     texts[#texts + 1] = c.id
     texts[#texts + 1] = c.text and c.before .. time_text(c.due) .. ' ' .. time_text(c.from_heard) .. ' ' ..
-      time_text(c.to_heard) .. ' ' .. time_text(c.quiet) .. ' ' .. time_text(c.shown_until) ..
+      time_text(c.to_heard) .. ' ' .. time_text(c.timeout) .. ' ' .. time_text(c.shown_until) ..
       string.sub(c.text, c.after) or format_call(c)
     if renewed[c.id] then
       due[#due + 1] = time_text(c.due)
@@ -107,18 +107,18 @@ local function expire_call(c)
 end
 
 -- Records that a party of an active call was heard, and reports whether its parties are noted, because less than half of
--- the quiet time is left until the end in their details: servers hear parties four times in it.
-local function hear_party(c, user)
+-- the timeout is left until the end in their details: servers send four keepalives in it.
+local function record_alive(c, user)
   if user == c.from then
     c.from_heard = logical
   else
     c.to_heard = logical
   end
-  c.due = math.min(c.from_heard, c.to_heard) + c.quiet
+  c.due = math.min(c.from_heard, c.to_heard) + c.timeout
   local ends = time_of(c.due)
   local moved = ends - c.shown_until
-  local late, set_back = moved > 0 and c.shown_until - now < c.quiet / 2, moved <= -c.quiet / 4 -- the clock was set back
-  if not c.shown or not (late or set_back) then
+  local late = moved > 0 and c.shown_until - now < c.timeout / 2
+  if not c.shown or not (late or moved <= -c.timeout / 4) then -- the latter if the clock was set back
     return false
   end
   c.shown_until = ends

@@ -92,7 +92,7 @@ local c = {
   id = id, nonce = nonce, state = 'ringing', version = 1, from = from, to = to,
   from_device = from_device, to_device = '', by = from, by_device = from_device, key = key,
   created = now, accepted = 0, over = 0, due = logical + ARGV[6],
-  from_heard = logical, to_heard = logical, quiet = tonumber(ARGV[7]), shown_until = 0, shown = ARGV[8] == '1',
+  from_heard = logical, to_heard = logical, timeout = tonumber(ARGV[7]), shown_until = 0, shown = ARGV[8] == '1',
   unreachable = busy,
 }
 local fresh = count_due() == 0

@@ -45,7 +45,7 @@ local function change_state()
   c.state, c.version, c.accepted = state, c.version + 1, now
   c.from_heard = logical
   write_app()
-  hear_party(c, user)
+  record_alive(c, user)
 end
 
 if outcome == 'stepped' then
@@ -60,7 +60,7 @@ elseif outcome == 'repeated' then
   c.version = c.version + (goes_on(c) and write_app() and 1 or 0) -- first, for it fails when memory is full
   write_when_full()
   if c.state == 'active' then
-    hear_party(c, user)
+    record_alive(c, user)
   end
 end
 if expired or outcome ~= 'refused' then

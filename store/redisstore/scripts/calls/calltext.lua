@@ -26,17 +26,17 @@ local function parse_call(id, text)
   if not text or #text > max_call_text then
     return nil
   end
-  local state, version, created, accepted, over, due, from_heard, to_heard, quiet, shown_until, flags, nonce,
+  local state, version, created, accepted, over, due, from_heard, to_heard, timeout, shown_until, flags, nonce,
     from, to, from_device, to_device, by, by_device, key = string.match(text, call_text)
   if not state or not call_steps[state] or from == '' or to == '' or from == to or
-    math.max(#version, #created, #accepted, #over, #due, #from_heard, #to_heard, #quiet, #shown_until) >
+    math.max(#version, #created, #accepted, #over, #due, #from_heard, #to_heard, #timeout, #shown_until) >
     max_call_digits then
     return nil
   end
   return {
     id = id, state = state, version = tonumber(version), created = tonumber(created), accepted = tonumber(accepted),
     over = tonumber(over), due = tonumber(due), from_heard = tonumber(from_heard), to_heard = tonumber(to_heard),
-    quiet = tonumber(quiet), shown_until = tonumber(shown_until), nonce = nonce, from = from, to = to,
+    timeout = tonumber(timeout), shown_until = tonumber(shown_until), nonce = nonce, from = from, to = to,
     from_device = from_device, to_device = to_device, by = by, by_device = by_device, key = key,
     shown = string.find(flags, 's', 1, true) ~= nil, unreachable = string.find(flags, 'u', 1, true) ~= nil,
   }
@@ -45,12 +45,12 @@ end
 -- The reverse of parse_call.
 local function format_call(c)
   local head = string.format(call_head, c.state, c.version, c.created, c.accepted, c.over, c.due, c.from_heard,
-    c.to_heard, c.quiet, c.shown_until, (c.shown and 's' or '') .. (c.unreachable and 'u' or ''), c.nonce)
+    c.to_heard, c.timeout, c.shown_until, (c.shown and 's' or '') .. (c.unreachable and 'u' or ''), c.nonce)
   return head .. c.from .. '\n' .. c.to .. '\n' .. c.from_device .. '\n' .. c.to_device .. '\n' .. c.by .. '\n' ..
     c.by_device .. '\n' .. c.key
 end
 
--- An active call has in its text what hearing a party reads and changes, between what stays. Parsing and formatting
+-- An active call has in its text what a keepalive reads and changes, between what stays. Parsing and formatting
 -- only that takes a third of the time. Of the times that stay, only the places are captured: the space after each
 -- counts.
 local active_text = '^(active (%d+) ' .. string.rep('()%d+ ', 3) .. '())' .. string.rep('(%d+) ', 4) .. '(%d+)' ..
@@ -61,19 +61,19 @@ local function parse_active(id, text)
   if not text or #text > max_call_text then
     return nil
   end
-  local before, version, created_at, accepted_at, over_at, due_at, due, from_heard, to_heard, quiet, shown_until,
+  local before, version, created_at, accepted_at, over_at, due_at, due, from_heard, to_heard, timeout, shown_until,
     after, flags, from, to, from_device, to_device = string.match(text, active_text)
   if not before or from == to then
     return nil
   end
   local longest_kept = math.max(accepted_at - created_at, over_at - accepted_at, due_at - over_at) - 1
-  if math.max(longest_kept, #version, #due, #from_heard, #to_heard, #quiet, #shown_until) > max_call_digits then
+  if math.max(longest_kept, #version, #due, #from_heard, #to_heard, #timeout, #shown_until) > max_call_digits then
     return nil
   end
   return {
     id = id, state = 'active', version = tonumber(version), due = tonumber(due), from_heard = tonumber(from_heard),
-    to_heard = tonumber(to_heard), quiet = tonumber(quiet), shown_until = tonumber(shown_until), from = from, to = to,
-    from_device = from_device, to_device = to_device, shown = string.find(flags, 's', 1, true) ~= nil,
+    to_heard = tonumber(to_heard), timeout = tonumber(timeout), shown_until = tonumber(shown_until), from = from,
+    to = to, from_device = from_device, to_device = to_device, shown = string.find(flags, 's', 1, true) ~= nil,
     text = text, before = before, after = after,
   }
 end

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	hearingTimeout = 5 * time.Second
-	// hearingGrid has parties heard at the same moments, so that one call to the store hears many: it costs as much as
-	// hearing dozens of parties.
-	hearingGrid    = 250 * time.Millisecond
-	shortestPeriod = 100 * time.Millisecond // between two hearings of a party
-	firstHearing   = time.Second            // after a connection learned of an active call, at most
+	keepAliveTimeout = 5 * time.Second
+	// keepAliveGrid has the keepalives of parties due at the same times, so that one call to the store is for many: it
+	// costs as much as the keepalives of dozens of parties.
+	keepAliveGrid  = 250 * time.Millisecond
+	shortestPeriod = 100 * time.Millisecond // between two keepalives of a party
+	firstKeepAlive = time.Second            // after a connection learned of an active call, at most
 )
 
-// hearing notes in the store that users who are connected to this server take part in their calls. From time to time it
-// reads their calls again, because signals can be lost: calls that have changed are signalled again, and so are those
-// whose other party is not heard.
-type hearing struct {
+// keepAlive notes in the store that users who are connected to this server take part in their calls. From time to time
+// it reads their calls again, because signals can be lost: calls that have changed are signalled again, and so are
+// those whose other party is not heard.
+type keepAlive struct {
 	store     store.Store
 	logger    *slog.Logger
 	monotonic func() time.Duration
 	results   *results
-	keeper    *Keeper // whose Heard and Quiet are called
+	manager   *Manager // whose Heard and Timeout are called
 	wake      wake
 
 	mu       sync.Mutex
@@ -41,13 +41,13 @@ type hearing struct {
 // party is a user in a call. Times are monotonic.
 type party struct {
 	call    lastseen.Call // without App
-	quiet   time.Duration // of new calls, when the party was followed first; that of the call may differ
+	timeout time.Duration // of new calls, when the party was followed first; that of the call may differ
 	heard   time.Duration // when the party was last heard, and the store knows it
 	expires time.Duration // when the call will not expire before; 0 if that is not known
 }
 
-// follow follows a user in a call; see [Keeper.Follow].
-func (h *hearing) follow(p lastseen.UserKey, c lastseen.Call) {
+// follow follows a user in a call; see [Manager.Follow].
+func (h *keepAlive) follow(p lastseen.UserKey, c lastseen.Call) {
 	c.App = ""
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,27 +62,27 @@ func (h *hearing) follow(p lastseen.UserKey, c lastseen.Call) {
 		}
 		return
 	}
-	now, quiet := h.monotonic(), h.keeper.Quiet(p.Namespace)
+	now, timeout := h.monotonic(), h.manager.Timeout(p.Namespace)
 	if known {
 		if old.call.State != c.State {
-			h.due.advance(p, now+min(firstHearing, quiet/4))
+			h.due.advance(p, now+min(firstKeepAlive, timeout/4))
 		}
 		old.call, old.expires = c, 0
 	} else {
-		h.parties[p] = &party{call: c, quiet: quiet, heard: now - quiet/2} // the connection may have been heard before
-		h.due.set(p, now+min(firstHearing, quiet/4))
+		h.parties[p] = &party{call: c, timeout: timeout, heard: now - timeout/2} // maybe on a connection
+		h.due.set(p, now+min(firstKeepAlive, timeout/4))
 	}
 	h.wake.notify()
 }
 
 // drop does not follow a user any longer. The caller holds the mutex.
-func (h *hearing) drop(p lastseen.UserKey) {
+func (h *keepAlive) drop(p lastseen.UserKey) {
 	delete(h.parties, p)
 	h.due.remove(p)
 }
 
-// work hears the parties that are due, and returns the time until the next one.
-func (h *hearing) work(ctx context.Context) time.Duration {
+// work sends keepalives for the parties that are due, and returns the time until the next one.
+func (h *keepAlive) work(ctx context.Context) time.Duration {
 	h.mu.Lock()
 	byNamespace := map[string][]lastseen.UserKey{}
 	for now := h.monotonic(); ; {
@@ -99,15 +99,15 @@ func (h *hearing) work(ctx context.Context) time.Duration {
 			batches = append(batches, part)
 		}
 	}
-	each(batches, func(people []lastseen.UserKey) { h.hear(ctx, people) })
+	each(batches, func(people []lastseen.UserKey) { h.send(ctx, people) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.due.rest(h.monotonic(), longestWait)
 }
 
-// hear hears parties of one namespace, and plans when to do that again.
-func (h *hearing) hear(ctx context.Context, people []lastseen.UserKey) {
-	ctx, cancel := context.WithTimeout(ctx, hearingTimeout)
+// send keeps the calls of parties of one namespace alive, and plans when to do that again.
+func (h *keepAlive) send(ctx context.Context, people []lastseen.UserKey) {
+	ctx, cancel := context.WithTimeout(ctx, keepAliveTimeout)
 	defer cancel()
 	began := h.monotonic()
 	known, err := h.write(ctx, people[0].Namespace, began, h.collect(people))
@@ -122,7 +122,7 @@ func (h *hearing) hear(ctx context.Context, people []lastseen.UserKey) {
 		n := h.parties[p]
 		switch {
 		case n == nil:
-		case errors.Is(err, store.ErrNoCalls), err == nil && now > n.heard+2*n.quiet: // nobody is connected any longer
+		case errors.Is(err, store.ErrNoCalls), err == nil && now > n.heard+2*n.timeout: // nobody is connected
 			h.drop(p)
 		default:
 			h.due.advance(p, n.next(now, err != nil, n.heard < began))
@@ -134,16 +134,16 @@ func (h *hearing) hear(ctx context.Context, people []lastseen.UserKey) {
 func (n *party) next(now time.Duration, failed, missed bool) time.Duration {
 	period := n.period(now, failed)
 	if missed && n.call.State == lastseen.Active && n.expires != 0 {
-		period = max(min(period, n.quiet/16), shortestPeriod) // its connection may be heard any moment
+		period = max(min(period, n.timeout/16), shortestPeriod) // its connection may be heard any moment
 	}
-	return max(now+shortestPeriod, (now + period).Truncate(min(hearingGrid, period/4)))
+	return max(now+shortestPeriod, (now + period).Truncate(min(keepAliveGrid, period/4)))
 }
 
-// period returns the time until the next hearing, at most. The caller holds the mutex.
+// period returns the time until the next keepalive, at most. The caller holds the mutex.
 func (n *party) period(now time.Duration, failed bool) time.Duration {
-	period := n.quiet / 4
+	period := n.timeout / 4
 	if n.call.State == lastseen.Active && n.expires != 0 {
-		// The other party may not be heard, and the quiet time of the call may be shorter than that of new ones.
+		// The other party may not be heard, and the timeout of the call may be shorter than that of new ones.
 		period = min(period, (n.expires-now)/2)
 	}
 	if failed {
@@ -152,20 +152,20 @@ func (n *party) period(now time.Duration, failed bool) time.Duration {
 	return max(period, shortestPeriod)
 }
 
-// collect returns who was heard. What was heard longer than half of the quiet time ago does not count, so that a party
+// collect returns who was heard. What was heard longer than half of the timeout ago does not count, so that a party
 // that is gone is lost soon, also after the store was away.
-func (h *hearing) collect(people []lastseen.UserKey) (heard []store.CallHeard) {
+func (h *keepAlive) collect(people []lastseen.UserKey) (heard []store.KeepAlive) {
 	for _, p := range people {
 		h.mu.Lock()
 		n := h.parties[p]
 		var device string
 		var within time.Duration
 		if n != nil {
-			device, within = n.call.Device(p.User), min(h.monotonic()-n.heard, n.quiet/2)
+			device, within = n.call.Device(p.User), min(h.monotonic()-n.heard, n.timeout/2)
 		}
 		h.mu.Unlock()
-		if n != nil && h.keeper.Heard(p.Namespace, p.User, device, within) {
-			heard = append(heard, store.CallHeard{User: p.User, Device: device})
+		if n != nil && h.manager.Heard(p.Namespace, p.User, device, within) {
+			heard = append(heard, store.KeepAlive{User: p.User, Device: device})
 		}
 	}
 	return heard
@@ -173,13 +173,13 @@ func (h *hearing) collect(people []lastseen.UserKey) (heard []store.CallHeard) {
 
 // write records who was heard. It returns for these users whether their call is the one that is known, and has not
 // changed.
-func (h *hearing) write(
-	ctx context.Context, namespace string, now time.Duration, heard []store.CallHeard,
+func (h *keepAlive) write(
+	ctx context.Context, namespace string, now time.Duration, heard []store.KeepAlive,
 ) (known map[string]bool, err error) {
 	if len(heard) == 0 {
 		return nil, nil
 	}
-	result, err := h.store.HearCalls(ctx, namespace, heard)
+	result, err := h.store.KeepCallsAlive(ctx, namespace, heard)
 	if err != nil {
 		return nil, err
 	}
@@ -206,14 +206,14 @@ func (h *hearing) write(
 
 // check reads the calls of those parties whose call is another one or has changed, or may have: what is known is of
 // those who were heard. The call of a party who was not heard is read if it could expire soon.
-func (h *hearing) check(ctx context.Context, people []lastseen.UserKey, known map[string]bool) error {
+func (h *keepAlive) check(ctx context.Context, people []lastseen.UserKey, known map[string]bool) error {
 	now := h.monotonic()
 	h.mu.Lock()
 	var users []string
 	for _, p := range people {
 		n := h.parties[p]
 		same, heard := known[p.User]
-		if n != nil && !same && (heard || n.call.State != lastseen.Active || n.expires < now+n.quiet/2) {
+		if n != nil && !same && (heard || n.call.State != lastseen.Active || n.expires < now+n.timeout/2) {
 			users = append(users, p.User)
 		}
 	}
@@ -249,7 +249,7 @@ type notice struct {
 
 // compare takes over the present call of a party, which expires after some time, and returns who has to be notified.
 // The caller holds the mutex.
-func (h *hearing) compare(p lastseen.UserKey, c lastseen.Call, left, now time.Duration) (again []notice) {
+func (h *keepAlive) compare(p lastseen.UserKey, c lastseen.Call, left, now time.Duration) (again []notice) {
 	n := h.parties[p]
 	if n == nil || n.call.ID == c.ID && !c.Replaces(n.call) {
 		return nil
@@ -274,18 +274,18 @@ func (h *hearing) compare(p lastseen.UserKey, c lastseen.Call, left, now time.Du
 // the mutex.
 func (n *party) expire(left, now time.Duration) []notice {
 	n.expires = 0
-	if left <= 0 || left > 2*n.quiet {
+	if left <= 0 || left > 2*n.timeout {
 		return nil // a clock was set: what goes on has time left
 	}
 	n.expires = now + left
-	// A server may not know that it has to hear a party.
-	if c := n.call; c.State == lastseen.Active && left < n.quiet/4 {
+	// A server may not know that it has to keep the call alive.
+	if c := n.call; c.State == lastseen.Active && left < n.timeout/4 {
 		return []notice{{c.ID, []string{c.From, c.To}}}
 	}
 	return nil
 }
 
-func (h *hearing) notify(ctx context.Context, namespace string, n notice) {
+func (h *keepAlive) notify(ctx context.Context, namespace string, n notice) {
 	h.results.stats.signals.Add(1)
 	if err := h.results.signal(ctx, namespace, Change{ID: n.id, Users: n.users}); err != nil {
 		h.logger.Debug("cannot signal a call; trying again", "namespace", namespace, "error", err)
@@ -294,14 +294,14 @@ func (h *hearing) notify(ctx context.Context, namespace string, n notice) {
 
 // report logs the first of a series of errors, unless another one was logged a short time ago. The caller holds the
 // mutex.
-func (h *hearing) report(ctx context.Context, namespace string, err error) {
+func (h *keepAlive) report(ctx context.Context, namespace string, err error) {
 	if ctx.Err() == nil && h.warnings.next(h.monotonic(), err != nil) {
 		h.logger.Warn("cannot record who takes part in calls; trying again", "namespace", namespace, "error", err)
 	}
 }
 
-// rest returns for how long the call of a party does not expire; see [Keeper.Rest].
-func (h *hearing) rest(p lastseen.UserKey, id string) time.Duration {
+// rest returns for how long the call of a party does not expire; see [Manager.Rest].
+func (h *keepAlive) rest(p lastseen.UserKey, id string) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := h.parties[p]
@@ -311,7 +311,7 @@ func (h *hearing) rest(p lastseen.UserKey, id string) time.Duration {
 	return max(0, n.expires-h.monotonic())
 }
 
-func (h *hearing) size() int {
+func (h *keepAlive) size() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.parties)

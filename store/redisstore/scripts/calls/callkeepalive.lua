@@ -20,14 +20,14 @@ end
 
 -- By ID, of calls that were heard: whether the end in the details of their parties moves.
 local renewed = {}
-local function hear(c, user)
+local function keep_alive(c, user)
   if not order[1] then
     write_when_full()
   end
   if renewed[c.id] == nil then
     order[#order + 1] = c
   end
-  renewed[c.id] = hear_party(c, user) or renewed[c.id] or false
+  renewed[c.id] = record_alive(c, user) or renewed[c.id] or false
 end
 
 local present = load_actives(users[1] and redis.call('HMGET', users_key, unpack(users)) or {})
@@ -41,7 +41,7 @@ for i, user in ipairs(users) do
       steps[#steps + 1] = step_reply(c, 'stepped', true)
     end
   elseif active and (user == c.from or user == c.to) and is_on_device(c, user, ARGV[2 * i]) then
-    hear(c, user)
+    keep_alive(c, user)
     calls[i] = c
   end
 end

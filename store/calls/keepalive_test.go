@@ -48,19 +48,19 @@ func TestHeard(t *testing.T) {
 			f.requireInCall("alice", "bob")
 		}
 		for _, s := range f.servers {
-			require.Less(t, s.counts["HearCalls"], 2*20*4+10)
+			require.Less(t, s.counts["KeepCallsAlive"], 2*20*4+10)
 			require.LessOrEqual(t, len(s.told["alice"]), 2, "nothing is signalled while all is well")
 		}
 		f.acts(f.servers[0], id, "alice", lastseen.End)
 		f.pass(time.Second)
 		for _, s := range f.servers {
 			require.Zero(t, s.Stats().Followed)
-			require.Empty(t, s.hearing.due.queue)
+			require.Empty(t, s.keepAlive.due.queue)
 		}
 	}
 }
 
-// TestNotHeard: a call is lost soon after a party was not heard for the quiet time, on the device of the call.
+// TestNotHeard: a call is lost soon after a party was not heard for the timeout, on the device of the call.
 func TestNotHeard(t *testing.T) {
 	for _, gone := range []string{"alice", "bob"} {
 		for _, how := range []string{"silent", "other device", "other server"} {
@@ -80,12 +80,12 @@ func TestNotHeard(t *testing.T) {
 			case "other server":
 				delete(s.connections, lastseen.UserKey{Namespace: ns, User: gone})
 			}
-			f.pass(quiet - heardEach - quiet/4)
+			f.pass(timeout - heardEach - timeout/4)
 			f.requireState(id, lastseen.Active)
-			f.pass(heardEach + quiet/2 + quiet/4)
+			f.pass(heardEach + timeout/2 + timeout/4)
 			f.requireState(id, lastseen.Lost)
 			f.requireInCall()
-			f.pass(2 * quiet)
+			f.pass(2 * timeout)
 			require.Zero(t, a.Stats().Followed+b.Stats().Followed)
 		}
 	}
@@ -130,7 +130,7 @@ func TestLostSignals(t *testing.T) {
 			f.servers[deaf].deaf = true
 			f.acts(other, id, "bob", lastseen.End)
 			f.servers[deaf].deaf = false
-			f.pass(quiet / 2)
+			f.pass(timeout / 2)
 			if deaf < 2 {
 				states := append(a.states("alice"), b.states("bob")...)
 				require.Equal(t, lastseen.Ended, states[len(states)-1])
@@ -145,7 +145,7 @@ func TestOutage(t *testing.T) {
 	for _, away := range []time.Duration{30 * time.Second, time.Minute, time.Hour} {
 		f := newFixture(t, 2)
 		id, _, _ := f.active(f.servers[0], f.servers[1])
-		f.pass(quiet + 13*time.Second)
+		f.pass(timeout + 13*time.Second)
 		f.away()
 		f.pass(away)
 		f.back()
@@ -162,32 +162,32 @@ func TestGoneInAnOutage(t *testing.T) {
 	id, alice, _ := f.active(f.servers[0], f.servers[1])
 	f.pass(time.Minute)
 	f.away()
-	f.pass(quiet)
+	f.pass(timeout)
 	alice.since, alice.silent = f.monotonic(), true
-	f.pass(quiet)
+	f.pass(timeout)
 	f.back()
-	f.pass(quiet)
+	f.pass(timeout)
 	f.requireState(id, lastseen.Lost)
 }
 
-// TestShorterQuiet: calls are heard often enough whatever the quiet time of new calls becomes.
-func TestShorterQuiet(t *testing.T) {
-	for _, later := range []time.Duration{quiet / 3, 5 * quiet, time.Hour} {
+// TestShorterTimeout: calls are heard often enough whatever the timeout of new calls becomes.
+func TestShorterTimeout(t *testing.T) {
+	for _, later := range []time.Duration{timeout / 3, 5 * timeout, time.Hour} {
 		f, a, b := newPair(t)
 		id, _, _ := f.active(a, b)
 		f.pass(time.Minute)
 		for _, s := range f.servers {
-			s.Quiet = func(string) time.Duration { return later }
+			s.Timeout = func(string) time.Duration { return later }
 		}
 		c, err := store.ReadCall(t.Context(), a, ns, id)
 		require.NoError(t, err)
-		a.hearing.follow(lastseen.UserKey{Namespace: ns, User: "alice"}, c)
-		a.hearing.drop(lastseen.UserKey{Namespace: ns, User: "alice"}) // as after another connection
+		a.keepAlive.follow(lastseen.UserKey{Namespace: ns, User: "alice"}, c)
+		a.keepAlive.drop(lastseen.UserKey{Namespace: ns, User: "alice"}) // as after another connection
 		a.Follow(ns, "alice", c)
-		before := a.counts["HearCalls"]
+		before := a.counts["KeepCallsAlive"]
 		f.pass(10 * time.Minute)
 		f.requireState(id, lastseen.Active)
-		require.Less(t, a.counts["HearCalls"]-before, 10*60/4)
+		require.Less(t, a.counts["KeepCallsAlive"]-before, 10*60/4)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestAcceptThatWasNotSignalled(t *testing.T) {
 	a.deaf = true
 	f.accept(b, id)
 	a.deaf = false
-	f.pass(quiet / 4)
+	f.pass(timeout / 4)
 	require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Active}, a.states("alice"))
 	require.Len(t, b.told["bob"], 2)
 }
@@ -207,7 +207,7 @@ func TestAcceptThatWasNotSignalled(t *testing.T) {
 // TestAcceptedLate: a party of a call that rang for long is heard soon after it was accepted.
 func TestAcceptedLate(t *testing.T) {
 	f, s := newSingle(t)
-	s.Quiet = func(string) time.Duration { return time.Hour } // as after a reload
+	s.Timeout = func(string) time.Duration { return time.Hour } // as after a reload
 	connect(s, s)
 	c := f.call("alice", "bob")
 	c.Ring = 10 * time.Minute
@@ -243,13 +243,13 @@ func TestFollowIsNewer(t *testing.T) {
 	} {
 		s.Follow(ns, "alice", step.call)
 		var known lastseen.Call
-		if p := s.hearing.parties[lastseen.UserKey{Namespace: ns, User: "alice"}]; p != nil {
+		if p := s.keepAlive.parties[lastseen.UserKey{Namespace: ns, User: "alice"}]; p != nil {
 			known = p.call
 		}
 		require.Equal(t, step.known, known, step.what)
 	}
 	s.Follow(ns, "carol", first)
-	require.Empty(t, s.hearing.parties, "not a party")
+	require.Empty(t, s.keepAlive.parties, "not a party")
 }
 
 // manyActive begins a number of calls, one after the other, between users who are connected to one server.
@@ -270,11 +270,11 @@ func TestManyHeard(t *testing.T) {
 	f, s := newSingle(t)
 	f.manyActive(s, n, 0)
 	f.pass(time.Minute)
-	before := s.counts["HearCalls"]
+	before := s.counts["KeepCallsAlive"]
 	f.pass(2 * time.Minute)
 	require.Equal(t, 2*n, s.Stats().Followed)
 	require.Equal(t, n, s.Stats().GoingOn)
-	require.LessOrEqual(t, s.counts["HearCalls"]-before, 2*6*(2*n/store.MaxCallBatch+1))
+	require.LessOrEqual(t, s.counts["KeepCallsAlive"]-before, 2*6*(2*n/store.MaxCallBatch+1))
 }
 
 // TestHeardTogether: parties whose calls began at different times are heard in few calls, and no call is read while all
@@ -285,10 +285,10 @@ func TestHeardTogether(t *testing.T) {
 	s.Heard = func(string, string, string, time.Duration) bool { return true }
 	f.manyActive(s, n, tick)
 	f.pass(time.Minute)
-	heard, read := s.counts["HearCalls"], s.counts["ReadCalls"]
+	heard, read := s.counts["KeepCallsAlive"], s.counts["ReadCalls"]
 	f.pass(2 * time.Minute)
 	const began = n * tick
-	require.LessOrEqual(t, s.counts["HearCalls"]-heard, 9*int(began/hearingGrid+1))
+	require.LessOrEqual(t, s.counts["KeepCallsAlive"]-heard, 9*int(began/keepAliveGrid+1))
 	require.Equal(t, read, s.counts["ReadCalls"])
 	require.Equal(t, n, s.Stats().GoingOn)
 }
@@ -308,12 +308,12 @@ func TestNotHeardIsAskedSoon(t *testing.T) {
 	connect(s, s)
 	id := f.rings(s, "alice", "bob")
 	f.acts(s, id, "bob", lastseen.Accept)
-	f.pass(quiet)
+	f.pass(timeout)
 	silent = true
-	f.pass(quiet * 3 / 5)
+	f.pass(timeout * 3 / 5)
 	require.GreaterOrEqual(t, asked, 8)
 	silent = false
-	f.pass(quiet)
+	f.pass(timeout)
 	f.acts(s, id, "bob", lastseen.End) // it was not lost
 }
 
@@ -330,7 +330,7 @@ func TestRest(t *testing.T) {
 		left := c.Expires.Sub(now)
 		for _, rest := range []time.Duration{a.Rest(ns, "alice", id), b.Rest(ns, "bob", id)} {
 			require.LessOrEqual(t, rest, left)
-			require.Greater(t, rest, quiet/4)
+			require.Greater(t, rest, timeout/4)
 		}
 	}
 	require.Zero(t, a.Rest(ns, "alice", "other"))
@@ -340,14 +340,14 @@ func TestRest(t *testing.T) {
 	require.Zero(t, a.Rest(ns, "alice", id))
 }
 
-// TestNothingToHear: parties in a namespace that cannot have calls any longer are not followed.
-func TestNothingToHear(t *testing.T) {
+// TestNothingToKeepAlive: parties in a namespace that cannot have calls any longer are not followed.
+func TestNothingToKeepAlive(t *testing.T) {
 	f := newFixture(t, 2)
 	f.active(f.servers[0], f.servers[1])
 	for _, s := range f.servers {
 		s.fail = func(string) error { return store.ErrNoCalls }
 	}
-	f.pass(quiet)
+	f.pass(timeout)
 	for _, s := range f.servers {
 		require.Zero(t, s.Stats().Followed)
 	}

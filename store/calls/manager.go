@@ -35,14 +35,14 @@ const (
 	workers     = 8                // calls to the store at once, for each kind of work
 )
 
-// Keeper keeps the calls of a store going. Start, Act, Follow and Receive may be called by many goroutines at once.
-type Keeper struct {
+// Manager keeps the calls of a store going. Start, Act, Follow and Receive may be called by many goroutines at once.
+type Manager struct {
 	// Heard reports whether a connection to this server of a user, on a device unless it is "", was heard within a
 	// time. Set it before Run; default: none was.
 	Heard func(namespace, user, device string, within time.Duration) bool
-	// Quiet returns [store.NewCall].Quiet of the calls that begin now in a namespace. Set it before Run; default: a
+	// Timeout returns [store.NewCall].Timeout of the calls that begin now in a namespace. Set it before Run; default: a
 	// minute.
-	Quiet func(namespace string) time.Duration
+	Timeout func(namespace string) time.Duration
 	// Late is called when calls were ended because their time has passed, with the time since the first of them was
 	// due. Set it before Run; default nothing.
 	Late func(lag time.Duration)
@@ -51,23 +51,23 @@ type Keeper struct {
 	stats     counters
 	results   *results
 	watch     *watch
-	hearing   *hearing
+	keepAlive *keepAlive
 }
 
-// New returns the keeper of a store.
-func New(s store.Store, logger *slog.Logger) *Keeper {
+// New returns the manager of a store.
+func New(s store.Store, logger *slog.Logger) *Manager {
 	start := time.Now()
-	k := &Keeper{
+	k := &Manager{
 		Heard:     func(string, string, string, time.Duration) bool { return false },
-		Quiet:     func(string) time.Duration { return time.Minute },
+		Timeout:   func(string) time.Duration { return time.Minute },
 		Late:      func(time.Duration) {},
 		monotonic: func() time.Duration { return time.Since(start) },
 	}
 	monotonic := func() time.Duration { return k.monotonic() }
 	k.results = newResults(s, logger, monotonic, &k.stats)
 	k.watch = newWatch(k.results, k)
-	k.hearing = &hearing{
-		store: s, logger: logger, monotonic: monotonic, results: k.results, keeper: k, wake: newWake(),
+	k.keepAlive = &keepAlive{
+		store: s, logger: logger, monotonic: monotonic, results: k.results, manager: k, wake: newWake(),
 		parties: map[lastseen.UserKey]*party{},
 	}
 	return k
@@ -76,7 +76,7 @@ func New(s store.Store, logger *slog.Logger) *Keeper {
 // Start begins a call: see [store.Calls]. The caller calls finish, whatever the error is, once the response was sent:
 // it signals the parties. If the call was begun before with the same key, the parties are signalled again, because the
 // first signal may be what failed then.
-func (k *Keeper) Start(
+func (k *Manager) Start(
 	ctx context.Context, namespace string, c store.NewCall,
 ) (step store.CallStep, finish func(), err error) {
 	step, err = k.results.store.StartCall(ctx, namespace, c)
@@ -85,7 +85,7 @@ func (k *Keeper) Start(
 
 // Act does what a party wants: see [store.Calls]. The caller calls finish, whatever the error is, once the response was
 // sent: it signals the parties.
-func (k *Keeper) Act(
+func (k *Manager) Act(
 	ctx context.Context, namespace string, a store.CallAct,
 ) (step store.CallStep, finish func(), err error) {
 	step, err = k.results.store.StepCall(ctx, namespace, a)
@@ -98,7 +98,7 @@ func (k *Keeper) Act(
 }
 
 // finish does what follows a step.
-func (k *Keeper) finish(ctx context.Context, namespace, id string, step store.CallStep, err error) {
+func (k *Manager) finish(ctx context.Context, namespace, id string, step store.CallStep, err error) {
 	switch {
 	case err == nil:
 		k.results.finish(ctx, namespace, []store.CallStep{step})
@@ -115,31 +115,31 @@ func passes(err error) bool {
 // Follow has a user heard in a call, as long as a connection of the user to this server is. Call it when such a
 // connection learns of the call, and each time that the call has changed. A call that is over is not followed any
 // longer.
-func (k *Keeper) Follow(namespace, user string, c lastseen.Call) {
-	k.hearing.follow(lastseen.UserKey{Namespace: namespace, User: user}, c)
+func (k *Manager) Follow(namespace, user string, c lastseen.Call) {
+	k.keepAlive.follow(lastseen.UserKey{Namespace: namespace, User: user}, c)
 }
 
 // Rest returns for how long a call that a user is followed in goes on at least unless a party acts, as far as the last
-// hearing showed; 0 if that is not known. Until then, a connection of the user need not read the call: the keeper
+// keepalive showed; 0 if that is not known. Until then, a connection of the user need not read the call: the manager
 // signals it once it finds that the call has changed.
-func (k *Keeper) Rest(namespace, user, id string) time.Duration {
-	return k.hearing.rest(lastseen.UserKey{Namespace: namespace, User: user}, id)
+func (k *Manager) Rest(namespace, user, id string) time.Duration {
+	return k.keepAlive.rest(lastseen.UserKey{Namespace: namespace, User: user}, id)
 }
 
 // Receive notes a signal that a call has changed. It does not block. Other signals are ignored, including the
 // zero signal: the next reads find what was lost.
-func (k *Keeper) Receive(s store.Signal) {
+func (k *Manager) Receive(s store.Signal) {
 	if s.Kind == signalKind {
 		k.watch.expect(s.Namespace)
 	}
 }
 
-// Run ends calls whose time has passed, if this server has the lease, and hears who takes part in calls, until the
-// context ends. Then it gives up the lease.
-func (k *Keeper) Run(ctx context.Context) {
+// Run ends calls whose time has passed, if this server has the lease, and keeps the calls of connected users alive,
+// until the context ends. Then it gives up the lease.
+func (k *Manager) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { loop(ctx, k.results.wake, k.results.work) })
-	running.Go(func() { loop(ctx, k.hearing.wake, k.hearing.work) })
+	running.Go(func() { loop(ctx, k.keepAlive.wake, k.keepAlive.work) })
 	loop(ctx, k.watch.wake, k.watch.work)
 	running.Wait()
 	k.watch.stop(context.WithoutCancel(ctx))
@@ -184,7 +184,7 @@ func (c *counters) count(state lastseen.CallState) {
 	}
 }
 
-// Stats describes a keeper at this moment, and since the start.
+// Stats describes a manager at this moment, and since the start.
 type Stats struct {
 	Reached map[lastseen.CallState]int64 // calls that came into a state by a step on this server
 	Signals int64                        // calls that were read again because it was not clear what the parties know
@@ -196,10 +196,10 @@ type Stats struct {
 }
 
 // Stats returns the current statistics.
-func (k *Keeper) Stats() Stats {
+func (k *Manager) Stats() Stats {
 	s := Stats{
 		Reached: map[lastseen.CallState]int64{}, Signals: k.stats.signals.Load(),
-		Followed: k.hearing.size(), Unclear: k.results.size(),
+		Followed: k.keepAlive.size(), Unclear: k.results.size(),
 	}
 	for i, state := range lastseen.CallStates() {
 		s.Reached[state] = k.stats.reached[i].Load()

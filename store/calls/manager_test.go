@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 		k.Run(ctx)
 		close(stopped)
 	}()
-	c := store.NewCall{ID: "id", From: "alice", To: "bob", Ring: time.Millisecond, Quiet: quiet}
+	c := store.NewCall{ID: "id", From: "alice", To: "bob", Ring: time.Millisecond, Timeout: timeout}
 	_, err := done(k.Start(t.Context(), ns, c))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
@@ -47,11 +47,11 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// TestDefaults: a keeper that nobody configures has nobody heard.
+// TestDefaults: a manager that nobody configures has nobody heard.
 func TestDefaults(t *testing.T) {
 	k := New(nil, slog.New(slog.DiscardHandler))
 	require.False(t, k.Heard(ns, "alice", "", time.Hour))
-	require.Equal(t, time.Minute, k.Quiet(ns))
+	require.Equal(t, time.Minute, k.Timeout(ns))
 	k.Late(time.Second)
 	require.Zero(t, k.monotonic().Truncate(time.Minute))
 	require.Equal(t, map[lastseen.CallState]int64{
