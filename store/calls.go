@@ -162,8 +162,8 @@ type CallStep struct {
 	Call    lastseen.Call
 	Outcome lastseen.CallOutcome // Stepped for a new call, and for what KeepCallsAlive and ExpireCalls return
 	Expired bool                 // the call expired just before: others have to be notified, also if it was refused
-	// Unreachable says that the callee is not a party: see NewCall.CalleeHidden.
-	Unreachable bool
+	// CallerOnly says that the callee is not a party: see NewCall.CalleeHidden.
+	CallerOnly bool
 }
 
 // ExpiredCalls is what ExpireCalls did.

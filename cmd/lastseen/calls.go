@@ -33,7 +33,7 @@ func (m storeMetrics) callManager(k *calls.Manager) {
 	m.gauge("calls_followed", "Users in a call who are connected to this server.",
 		func() float64 { return float64(k.Stats().Followed) })
 	m.gauge("calls_unclear", "Calls that wait to be signalled again.",
-		func() float64 { return float64(k.Stats().Unclear) })
+		func() float64 { return float64(k.Stats().Unknown) })
 	m.counter("calls_signals_repeated_total", "Calls that were signalled again.",
 		func() float64 { return float64(k.Stats().Signals) })
 }

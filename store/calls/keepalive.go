@@ -25,12 +25,12 @@ const (
 // it reads their calls again, because signals can be lost: calls that have changed are signalled again, and so are
 // those whose other party is not heard.
 type keepAlive struct {
-	store     store.Store
-	logger    *slog.Logger
-	monotonic func() time.Duration
-	results   *results
-	manager   *Manager // whose Heard and Timeout are called
-	wake      wake
+	store         store.Store
+	logger        *slog.Logger
+	monotonic     func() time.Duration
+	postprocessor *postprocessor
+	manager       *Manager // whose Heard and Timeout are called
+	wake          wake
 
 	mu       sync.Mutex
 	parties  map[lastseen.UserKey]*party
@@ -183,7 +183,7 @@ func (h *keepAlive) write(
 	if err != nil {
 		return nil, err
 	}
-	h.results.finish(ctx, namespace, result.Steps)
+	h.postprocessor.finish(ctx, namespace, result.Steps)
 	known = make(map[string]bool, len(heard))
 	var again []notice
 	h.mu.Lock()
@@ -286,8 +286,8 @@ func (n *party) expire(left, now time.Duration) []notice {
 }
 
 func (h *keepAlive) notify(ctx context.Context, namespace string, n notice) {
-	h.results.stats.signals.Add(1)
-	if err := h.results.signal(ctx, namespace, Change{ID: n.id, Users: n.users}); err != nil {
+	h.postprocessor.stats.signals.Add(1)
+	if err := h.postprocessor.signal(ctx, namespace, Change{ID: n.id, Users: n.users}); err != nil {
 		h.logger.Debug("cannot signal a call; trying again", "namespace", namespace, "error", err)
 	}
 }

@@ -47,11 +47,11 @@ type Manager struct {
 	// due. Set it before Run; default nothing.
 	Late func(lag time.Duration)
 
-	monotonic func() time.Duration // since the start
-	stats     counters
-	results   *results
-	watch     *watch
-	keepAlive *keepAlive
+	monotonic     func() time.Duration // since the start
+	stats         counters
+	postprocessor *postprocessor
+	watch         *watch
+	keepAlive     *keepAlive
 }
 
 // New returns the manager of a store.
@@ -64,10 +64,10 @@ func New(s store.Store, logger *slog.Logger) *Manager {
 		monotonic: func() time.Duration { return time.Since(start) },
 	}
 	monotonic := func() time.Duration { return k.monotonic() }
-	k.results = newResults(s, logger, monotonic, &k.stats)
-	k.watch = newWatch(k.results, k)
+	k.postprocessor = newPostprocessor(s, logger, monotonic, &k.stats)
+	k.watch = newWatch(k.postprocessor, k)
 	k.keepAlive = &keepAlive{
-		store: s, logger: logger, monotonic: monotonic, results: k.results, manager: k, wake: newWake(),
+		store: s, logger: logger, monotonic: monotonic, postprocessor: k.postprocessor, manager: k, wake: newWake(),
 		parties: map[lastseen.UserKey]*party{},
 	}
 	return k
@@ -79,7 +79,7 @@ func New(s store.Store, logger *slog.Logger) *Manager {
 func (k *Manager) Start(
 	ctx context.Context, namespace string, c store.NewCall,
 ) (step store.CallStep, finish func(), err error) {
-	step, err = k.results.store.StartCall(ctx, namespace, c)
+	step, err = k.postprocessor.store.StartCall(ctx, namespace, c)
 	return step, func() { k.finish(ctx, namespace, c.ID, step, err) }, err
 }
 
@@ -88,7 +88,7 @@ func (k *Manager) Start(
 func (k *Manager) Act(
 	ctx context.Context, namespace string, a store.CallAct,
 ) (step store.CallStep, finish func(), err error) {
-	step, err = k.results.store.StepCall(ctx, namespace, a)
+	step, err = k.postprocessor.store.StepCall(ctx, namespace, a)
 	return step, func() {
 		if err == nil && a.Action == lastseen.Alive && !step.Expired && a.App == "" { // nobody has to learn it
 			return
@@ -101,9 +101,9 @@ func (k *Manager) Act(
 func (k *Manager) finish(ctx context.Context, namespace, id string, step store.CallStep, err error) {
 	switch {
 	case err == nil:
-		k.results.finish(ctx, namespace, []store.CallStep{step})
+		k.postprocessor.finish(ctx, namespace, []store.CallStep{step})
 	case store.MayBeDone(err):
-		k.results.examine(callKey{namespace, id}, true)
+		k.postprocessor.recheck(callKey{namespace, id}, true)
 	}
 }
 
@@ -138,7 +138,7 @@ func (k *Manager) Receive(s store.Signal) {
 // until the context ends. Then it gives up the lease.
 func (k *Manager) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { loop(ctx, k.results.wake, k.results.work) })
+	running.Go(func() { loop(ctx, k.postprocessor.wake, k.postprocessor.work) })
 	running.Go(func() { loop(ctx, k.keepAlive.wake, k.keepAlive.work) })
 	loop(ctx, k.watch.wake, k.watch.work)
 	running.Wait()
@@ -192,14 +192,14 @@ type Stats struct {
 	Watching bool // this server ends the calls whose time has passed
 	GoingOn  int  // calls that go on, as far as it knows; 0 unless Watching
 	Followed int  // parties of calls that are connected to this server
-	Unclear  int  // calls that have to be read again
+	Unknown  int  // calls that have to be read again
 }
 
 // Stats returns the current statistics.
 func (k *Manager) Stats() Stats {
 	s := Stats{
 		Reached: map[lastseen.CallState]int64{}, Signals: k.stats.signals.Load(),
-		Followed: k.keepAlive.size(), Unclear: k.results.size(),
+		Followed: k.keepAlive.size(), Unknown: k.postprocessor.size(),
 	}
 	for i, state := range lastseen.CallStates() {
 		s.Reached[state] = k.stats.reached[i].Load()

@@ -121,7 +121,7 @@ func (f *fixture) add() {
 		s.signals = append(s.signals, signal)
 	}
 	s.loops = []*loopState{
-		{wake: s.results.wake, work: s.results.work},
+		{wake: s.postprocessor.wake, work: s.postprocessor.work},
 		{wake: s.keepAlive.wake, work: s.keepAlive.work},
 		{wake: s.watch.wake, work: s.watch.work},
 	}

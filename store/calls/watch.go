@@ -29,12 +29,12 @@ const (
 // watch ends calls whose time has passed, while this server has the lease. It asks for the lease only if there may be
 // calls.
 type watch struct {
-	store     store.Store
-	logger    *slog.Logger
-	monotonic func() time.Duration
-	results   *results
-	manager   *Manager // whose Late is called
-	wake      wake
+	store         store.Store
+	logger        *slog.Logger
+	monotonic     func() time.Duration
+	postprocessor *postprocessor
+	manager       *Manager // whose Late is called
+	wake          wake
 
 	list    time.Duration // when to list namespaces again
 	asked   time.Duration // when the lease was last requested; 0 if it was not
@@ -60,9 +60,9 @@ type watched struct {
 	again   bool          // calls may have begun since then
 }
 
-func newWatch(r *results, k *Manager) *watch {
+func newWatch(r *postprocessor, k *Manager) *watch {
 	return &watch{
-		store: r.store, logger: r.logger, monotonic: r.monotonic, results: r, manager: k, wake: newWake(),
+		store: r.store, logger: r.logger, monotonic: r.monotonic, postprocessor: r, manager: k, wake: newWake(),
 		batches: make(chan struct{}, maxBatches), namespaces: map[string]*watched{},
 	}
 }
@@ -159,7 +159,7 @@ func (w *watch) expire(ctx context.Context, name string) (store.ExpiredCalls, er
 			w.batches <- struct{}{}
 			w.running.Go(func() {
 				defer func() { <-w.batches }()
-				w.results.finish(ctx, name, result.Steps)
+				w.postprocessor.finish(ctx, name, result.Steps)
 			})
 		}
 		if result.Next > 0 || len(result.Steps) == 0 || ctx.Err() != nil {

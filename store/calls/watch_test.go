@@ -161,7 +161,7 @@ func TestWithoutSignals(t *testing.T) {
 	id := f.rings(starter, "alice", "bob")
 	f.pass(ring + visitEvery)
 	f.requireState(id, lastseen.Missed)
-	require.Zero(t, starter.Stats().Unclear)
+	require.Zero(t, starter.Stats().Unknown)
 	require.Empty(t, f.log.String())
 }
 

@@ -13,16 +13,16 @@ import (
 
 // callTable holds the calls of one namespace.
 type callTable struct {
-	clock   callClock
-	records map[string]*callRecord     // by ID
-	current map[string]*callRecord     // by user: the call that goes on, or did so until its time passed
-	alone   map[string]*callRecord     // by callee: the call that rings for its caller alone, or did so until then
-	keys    map[callerKey]*callRecord  // by idempotency key
-	started map[string]int             // by user: the number of calls that the user started and that are kept
-	parties *btree.BTreeG[partyRecord] // of all records, for Forget
-	goOn    *btree.BTreeG[*callRecord] // by when they expire
-	over    *btree.BTreeG[*callRecord] // by when they are forgotten
-	changed []string                   // users whose being in a call, or its end, has changed in this step
+	clock      callClock
+	records    map[string]*callRecord     // by ID
+	current    map[string]*callRecord     // by user: the call that goes on, or did so until its time passed
+	callerOnly map[string]*callRecord     // by callee: the call that rings for its caller alone, or did so until then
+	keys       map[callerKey]*callRecord  // by idempotency key
+	started    map[string]int             // by user: the number of calls that the user started and that are kept
+	parties    *btree.BTreeG[partyRecord] // of all records, for Forget
+	goOn       *btree.BTreeG[*callRecord] // by when they expire
+	over       *btree.BTreeG[*callRecord] // by when they are forgotten
+	changed    []string                   // users whose being in a call, or its end, has changed in this step
 }
 
 type callerKey struct{ caller, key string }
@@ -46,7 +46,7 @@ type callRecord struct {
 type callTerms struct {
 	timeout     time.Duration
 	shown       bool
-	unreachable bool // the callee is not a party
+	callerOnly  bool // the callee is not a party
 	key, digest string
 }
 
@@ -72,7 +72,7 @@ func newCallTable(monotonic time.Duration) *callTable {
 	return &callTable{
 		clock:   callClock{last: monotonic},
 		records: map[string]*callRecord{}, current: map[string]*callRecord{}, keys: map[callerKey]*callRecord{},
-		alone: map[string]*callRecord{}, started: map[string]int{},
+		callerOnly: map[string]*callRecord{}, started: map[string]int{},
 		parties: btree.NewBTreeGOptions(func(a, b partyRecord) bool {
 			return a.user < b.user || a.user == b.user && a.ID < b.ID
 		}, options),
@@ -134,9 +134,9 @@ func (t *callTable) start(c store.NewCall, m moment, ensure func() error) (store
 		if r.digest != c.Digest {
 			return store.CallStep{}, store.ErrCallKeyReused
 		}
-		return store.CallStep{Call: r.view(m), Outcome: lastseen.Repeated, Unreachable: r.unreachable}, nil
+		return store.CallStep{Call: r.view(m), Outcome: lastseen.Repeated, CallerOnly: r.callerOnly}, nil
 	}
-	refused, unreachable := t.calleeBusy(c, m)
+	refused, callerOnly := t.calleeBusy(c, m)
 	switch {
 	case c.CalleeUnavailable:
 		return store.CallStep{}, store.ErrCalleeUnavailable
@@ -151,17 +151,17 @@ func (t *callTable) start(c store.NewCall, m moment, ensure func() error) (store
 		return store.CallStep{}, err
 	}
 	r := newCallRecord(c, m)
-	r.unreachable = unreachable
+	r.callerOnly = callerOnly
 	t.add(r)
-	return store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Unreachable: unreachable}, nil
+	return store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, CallerOnly: callerOnly}, nil
 }
 
 // calleeBusy reports whether a call cannot begin because the callee is busy, and otherwise whether it can, but the
 // callee cannot be a party of it.
-func (t *callTable) calleeBusy(c store.NewCall, m moment) (refused, unreachable bool) {
-	going, alone := t.currentOf(c.To, m), t.alone[c.To]
+func (t *callTable) calleeBusy(c store.NewCall, m moment) (refused, callerOnly bool) {
+	going, hidden := t.currentOf(c.To, m), t.callerOnly[c.To]
 	switch {
-	case alone != nil && !alone.passed(m):
+	case hidden != nil && !hidden.passed(m):
 		return true, false
 	case going == nil:
 		return false, false
@@ -189,8 +189,8 @@ func newCallRecord(c store.NewCall, m moment) *callRecord {
 func (t *callTable) add(r *callRecord) {
 	t.records[r.ID] = r
 	t.current[r.From] = r
-	if r.unreachable {
-		t.alone[r.To] = r
+	if r.callerOnly {
+		t.callerOnly[r.To] = r
 	} else {
 		t.current[r.To] = r
 	}
@@ -226,18 +226,18 @@ func (t *callTable) free(r *callRecord) {
 			delete(t.current, user)
 		}
 	}
-	if t.alone[r.To] == r {
-		delete(t.alone, r.To)
+	if t.callerOnly[r.To] == r {
+		delete(t.callerOnly, r.To)
 	}
 }
 
 // step does what a party wants.
 func (t *callTable) step(a store.CallAct, m moment) (store.CallStep, error) {
 	r := t.records[a.ID]
-	if r == nil || r.Party(a.User) == "" || r.unreachable && a.User == r.To {
+	if r == nil || r.Party(a.User) == "" || r.callerOnly && a.User == r.To {
 		return store.CallStep{}, store.ErrCallNotFound
 	}
-	step := store.CallStep{Unreachable: r.unreachable}
+	step := store.CallStep{CallerOnly: r.callerOnly}
 	if r.passed(m) {
 		step = t.expire(r, m)
 	}
@@ -293,7 +293,7 @@ func (t *callTable) expire(r *callRecord, m moment) store.CallStep {
 	if active {
 		t.note(r)
 	}
-	return store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Expired: true, Unreachable: r.unreachable}
+	return store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Expired: true, CallerOnly: r.callerOnly}
 }
 
 // setDue sets when a call expires.

@@ -70,7 +70,7 @@ func readCallStep(reply any) (step store.CallStep, err error) {
 	}
 	outcome, _ := values[2].(string)
 	step = store.CallStep{Outcome: lastseen.CallOutcome(outcome), Expired: values[0] == int64(1)}
-	step.Call, step.Unreachable, err = readCallView(values[1])
+	step.Call, step.CallerOnly, err = readCallView(values[1])
 	return step, err
 }
 
@@ -124,7 +124,7 @@ func readExpired(reply []any) (expired store.ExpiredCalls, err error) {
 }
 
 // readCallView reads a call as scripts return it: see view in calls.lua.
-func readCallView(reply any) (c lastseen.Call, unreachable bool, err error) {
+func readCallView(reply any) (c lastseen.Call, callerOnly bool, err error) {
 	values, err := redisclient.Slice(reply, 4)
 	if err != nil {
 		return c, false, err
@@ -133,17 +133,17 @@ func readCallView(reply any) (c lastseen.Call, unreachable bool, err error) {
 	for i, value := range values {
 		texts[i], _ = value.(string)
 	}
-	c, unreachable, ok := parseCall(texts[1])
+	c, callerOnly, ok := parseCall(texts[1])
 	expires, err := strconv.ParseInt(texts[2], 10, 64)
 	if !ok || err != nil || texts[0] == "" {
 		return lastseen.Call{}, false, fmt.Errorf("unexpected script reply: %q is not a call", texts[0])
 	}
 	c.ID, c.Expires, c.App = texts[0], lastseen.Instant(expires), texts[3]
-	return c, unreachable, nil
+	return c, callerOnly, nil
 }
 
 // parseCall reads the text of a call: see calls.lua, which has read it before and returns nothing else.
-func parseCall(text string) (c lastseen.Call, unreachable, ok bool) {
+func parseCall(text string) (c lastseen.Call, callerOnly, ok bool) {
 	lines := strings.SplitN(text, "\n", 8)
 	if len(lines) != 8 {
 		return c, false, false

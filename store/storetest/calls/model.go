@@ -23,7 +23,7 @@ type callsModel struct {
 type modelCall struct {
 	lastseen.Call
 	store.NewCall
-	unreachable bool
+	callerOnly bool
 }
 
 var (
@@ -53,7 +53,7 @@ func testCallsModel(t *testing.T, open kit.Open) {
 // current returns the call of a user that goes on; nil for none.
 func (m *callsModel) current(user string) *modelCall {
 	for _, call := range m.calls {
-		if !call.State.Over() && (call.Call.From == user || call.Call.To == user && !call.unreachable) {
+		if !call.State.Over() && (call.Call.From == user || call.Call.To == user && !call.callerOnly) {
 			return call
 		}
 	}
@@ -101,7 +101,7 @@ func (m *callsModel) start(t *rapid.T) {
 	default:
 		require.NoError(t, err)
 		require.Equal(t, lastseen.Stepped, step.Outcome)
-		require.Equal(t, calleeBusy, step.Unreachable)
+		require.Equal(t, calleeBusy, step.CallerOnly)
 		m.calls[c.ID] = &modelCall{step.Call, c, calleeBusy}
 		m.ids = append(m.ids, c.ID)
 	}
@@ -117,14 +117,14 @@ func (m *callsModel) step(t *rapid.T) {
 	step, err := m.StepCall(context.Background(), kit.Namespace,
 		store.CallAct{ID: id, User: user, Device: device, Action: action})
 	call := m.calls[id]
-	if call == nil || call.Party(user) == "" || call.unreachable && user == call.Call.To {
+	if call == nil || call.Party(user) == "" || call.callerOnly && user == call.Call.To {
 		require.ErrorIs(t, err, store.ErrCallNotFound)
 		return
 	}
 	require.NoError(t, err)
 	state, outcome := call.Step(action, call.Party(user), device)
 	require.Equal(t, outcome, step.Outcome)
-	require.Equal(t, call.unreachable, step.Unreachable)
+	require.Equal(t, call.callerOnly, step.CallerOnly)
 	if outcome == lastseen.Stepped {
 		call.Version++
 		if state == lastseen.Active || state == lastseen.Rejected {

@@ -106,7 +106,7 @@ func testCallHidden(t *testing.T, c *Calling) {
 	hidden.CalleeHidden, hidden.App = true, `"offer"`
 	step, err := c.StartCall(t.Context(), kit.Namespace, hidden)
 	require.NoError(t, err)
-	require.True(t, step.Unreachable)
+	require.True(t, step.CallerOnly)
 	require.Equal(t, lastseen.Stepped, step.Outcome)
 	require.Equal(t, lastseen.Call{
 		ID: hidden.ID, From: "alice", To: "bob", State: lastseen.Ringing, Version: 1, By: "alice",
@@ -121,7 +121,7 @@ func testCallHidden(t *testing.T, c *Calling) {
 	c.KeepAlive("bob")
 	alive := c.step(hidden.ID, "alice", "", lastseen.Alive, "")
 	require.Equal(t, lastseen.Repeated, alive.Outcome)
-	require.True(t, alive.Unreachable)
+	require.True(t, alive.CallerOnly)
 
 	another := c.Call("dave", "bob")
 	c.fail(store.ErrCalleeBusy, another)
@@ -135,10 +135,10 @@ func testCallHidden(t *testing.T, c *Calling) {
 	another.CalleeHidden = true
 	next := c.Ring("bob", "carol")
 	cancelled := c.Act(hidden.ID, "alice", lastseen.End)
-	require.True(t, cancelled.Unreachable)
+	require.True(t, cancelled.CallerOnly)
 	require.Equal(t, lastseen.Cancelled, cancelled.Call.State)
 	require.Equal(t, []string{"", next.ID, next.ID}, c.idsOf("alice", "bob", "carol"), "bob's call goes on")
-	require.True(t, c.Act(c.Begin(another).ID, "dave", lastseen.End).Unreachable)
+	require.True(t, c.Act(c.Begin(another).ID, "dave", lastseen.End).CallerOnly)
 
 	hidden = c.Call("alice", "bob")
 	hidden.CalleeHidden, hidden.Ring = true, soon
@@ -147,7 +147,7 @@ func testCallHidden(t *testing.T, c *Calling) {
 		for _, step := range c.Expire().Steps {
 			require.Equal(t, hidden.ID, step.Call.ID)
 			require.Equal(t, lastseen.Missed, step.Call.State)
-			require.True(t, step.Unreachable)
+			require.True(t, step.CallerOnly)
 			return true
 		}
 		return false

@@ -66,7 +66,7 @@ func (c *Calling) requireStep(was lastseen.Call, a store.CallAct) {
 	step := c.step(a.ID, a.User, a.Device, a.Action, "")
 	require.Equal(c.t, outcome, step.Outcome, what)
 	require.False(c.t, step.Expired, what)
-	require.False(c.t, step.Unreachable, what)
+	require.False(c.t, step.CallerOnly, what)
 	want := was
 	if outcome == lastseen.Stepped {
 		want.State, want.By, want.ByDevice, want.Version = state, a.User, a.Device, was.Version+1

@@ -84,7 +84,7 @@ local function leave_call(c)
       redis.call('HDEL', users_key, user)
     end
   end
-  if c.unreachable and redis.call('HGET', users_key, c.to .. '\0') == c.id then
+  if c.caller_only and redis.call('HGET', users_key, c.to .. '\0') == c.id then
     redis.call('HDEL', users_key, c.to .. '\0')
   end
 end

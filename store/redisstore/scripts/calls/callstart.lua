@@ -93,7 +93,7 @@ local c = {
   from_device = from_device, to_device = '', by = from, by_device = from_device, key = key,
   created = now, accepted = 0, over = 0, due = logical + ARGV[6],
   from_heard = logical, to_heard = logical, timeout = tonumber(ARGV[7]), shown_until = 0, shown = ARGV[8] == '1',
-  unreachable = busy,
+  caller_only = busy,
 }
 local fresh = count_due() == 0
 write_call(c)
@@ -104,7 +104,7 @@ if app ~= '' then
   redis.call('HSET', apps_key, id, app)
 end
 redis.call('HSET', users_key, from, id)
-redis.call('HSET', users_key, c.unreachable and to .. '\0' or to, id)
+redis.call('HSET', users_key, c.caller_only and to .. '\0' or to, id)
 redis.call('ZADD', index_key, '0', from .. '\0f' .. id, '0', to .. '\0t' .. id)
 if key ~= '' then
   redis.call('HSET', keys_key, from .. '\0' .. key, id .. ' ' .. digest)

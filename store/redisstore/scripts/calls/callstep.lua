@@ -13,7 +13,7 @@
 
 local id, nonce, user, device, action, app = unpack(ARGV, 1, 6)
 local c = load_call(id)
-local party = c and (user == c.from and 'caller' or user == c.to and not c.unreachable and 'callee')
+local party = c and (user == c.from and 'caller' or user == c.to and not c.caller_only and 'callee')
 if not party then
   return {unreadable or false}
 end

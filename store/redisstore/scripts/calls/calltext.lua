@@ -38,14 +38,14 @@ local function parse_call(id, text)
     over = tonumber(over), due = tonumber(due), from_heard = tonumber(from_heard), to_heard = tonumber(to_heard),
     timeout = tonumber(timeout), shown_until = tonumber(shown_until), nonce = nonce, from = from, to = to,
     from_device = from_device, to_device = to_device, by = by, by_device = by_device, key = key,
-    shown = string.find(flags, 's', 1, true) ~= nil, unreachable = string.find(flags, 'u', 1, true) ~= nil,
+    shown = string.find(flags, 's', 1, true) ~= nil, caller_only = string.find(flags, 'u', 1, true) ~= nil,
   }
 end
 
 -- The reverse of parse_call.
 local function format_call(c)
   local head = string.format(call_head, c.state, c.version, c.created, c.accepted, c.over, c.due, c.from_heard,
-    c.to_heard, c.timeout, c.shown_until, (c.shown and 's' or '') .. (c.unreachable and 'u' or ''), c.nonce)
+    c.to_heard, c.timeout, c.shown_until, (c.shown and 's' or '') .. (c.caller_only and 'u' or ''), c.nonce)
   return head .. c.from .. '\n' .. c.to .. '\n' .. c.from_device .. '\n' .. c.to_device .. '\n' .. c.by .. '\n' ..
     c.by_device .. '\n' .. c.key
 end

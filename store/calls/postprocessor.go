@@ -18,15 +18,15 @@ const (
 	finishTimeout = time.Second // of what follows one step
 	batchTimeout  = 5 * time.Second
 
-	maxUnclear  = 10_000 // calls that have to be read again
-	unclearKept = store.CallsKept
+	maxUnknown  = 10_000 // calls that have to be read again
+	unknownKept = store.CallsKept
 )
 
 // callKey names a call.
 type callKey struct{ namespace, id string }
 
-// results does what follows steps, and does again what failed of it.
-type results struct {
+// postprocessor does what follows steps, and does again what failed of it.
+type postprocessor struct {
 	store     store.Store
 	logger    *slog.Logger
 	monotonic func() time.Duration
@@ -35,27 +35,28 @@ type results struct {
 
 	mu      sync.Mutex
 	due     schedule[callKey]
-	unclear map[callKey]unclear
+	unknown map[callKey]unknownOutcome
 	full    bool // this was logged
 }
 
-// unclear says about a call that its parties may not know its state.
-type unclear struct {
+// unknownOutcome says about a call that its parties may not know its state.
+type unknownOutcome struct {
 	since  time.Duration
 	callee bool // the callee is a party, as far as is known
 }
 
-func newResults(
+func newPostprocessor(
 	s store.Store, logger *slog.Logger, monotonic func() time.Duration, stats *counters,
-) *results {
-	return &results{
-		store: s, logger: logger, monotonic: monotonic, stats: stats, wake: newWake(), unclear: map[callKey]unclear{},
+) *postprocessor {
+	return &postprocessor{
+		store: s, logger: logger, monotonic: monotonic, stats: stats,
+		wake: newWake(), unknown: map[callKey]unknownOutcome{},
 	}
 }
 
 // finish signals what steps changed. They were done whether that succeeds or not, so it also does so if the context has
 // ended.
-func (r *results) finish(ctx context.Context, namespace string, steps []store.CallStep) {
+func (r *postprocessor) finish(ctx context.Context, namespace string, steps []store.CallStep) {
 	timeout := finishTimeout
 	if len(steps) > 1 {
 		timeout = batchTimeout
@@ -72,14 +73,14 @@ func (r *results) finish(ctx context.Context, namespace string, steps []store.Ca
 	}
 	each(changed, func(step store.CallStep) {
 		key := callKey{namespace, step.Call.ID}
-		if err := r.signalParties(ctx, namespace, step.Call, !step.Unreachable); err != nil {
-			r.examine(key, !step.Unreachable)
+		if err := r.signalParties(ctx, namespace, step.Call, !step.CallerOnly); err != nil {
+			r.recheck(key, !step.CallerOnly)
 		}
 	})
 }
 
 // signalParties signals a call to its parties; callee says whether the callee is one.
-func (r *results) signalParties(ctx context.Context, namespace string, c lastseen.Call, callee bool) error {
+func (r *postprocessor) signalParties(ctx context.Context, namespace string, c lastseen.Call, callee bool) error {
 	change := Change{ID: c.ID, Users: []string{c.From, c.To}, Call: &c}
 	if !callee {
 		change.Users = change.Users[:1]
@@ -89,7 +90,7 @@ func (r *results) signalParties(ctx context.Context, namespace string, c lastsee
 
 // signal has the servers that users are connected to learn of a change. Signals that this store cannot send are no
 // error.
-func (r *results) signal(ctx context.Context, namespace string, c Change) error {
+func (r *postprocessor) signal(ctx context.Context, namespace string, c Change) error {
 	err := r.store.Signal(ctx, c.signal(namespace))
 	if errors.Is(err, store.ErrNoSignals) {
 		return nil
@@ -97,37 +98,37 @@ func (r *results) signal(ctx context.Context, namespace string, c Change) error 
 	return err
 }
 
-// examine reads a call later, as soon as the store allows that, and signals it to its parties. It does nothing if too
+// recheck reads a call later, as soon as the store allows that, and signals it to its parties. It does nothing if too
 // many calls wait for that: then the store was away for long, and receivers read again what they follow.
-func (r *results) examine(key callKey, callee bool) {
+func (r *postprocessor) recheck(key callKey, callee bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.unclear[key]; !known && len(r.unclear) >= maxUnclear {
+	if _, known := r.unknown[key]; !known && len(r.unknown) >= maxUnknown {
 		if !r.full {
-			r.logger.Warn("too many calls wait to be signalled; users learn of some with a delay", "calls", maxUnclear)
+			r.logger.Warn("too many calls wait to be signalled; users learn of some with a delay", "calls", maxUnknown)
 		}
 		r.full = true
 		return
 	}
 	now := r.monotonic()
-	u, known := r.unclear[key]
+	u, known := r.unknown[key]
 	if !known {
-		u = unclear{since: now, callee: callee}
+		u = unknownOutcome{since: now, callee: callee}
 	}
 	u.callee = u.callee && callee
-	r.unclear[key] = u
+	r.unknown[key] = u
 	r.due.advance(key, now+retryAfter)
 	r.wake.notify()
 }
 
 // work reads the calls that are due, and returns the time until the next one.
-func (r *results) work(ctx context.Context) time.Duration {
+func (r *postprocessor) work(ctx context.Context) time.Duration {
 	now := r.monotonic()
 	away := map[string]bool{} // namespaces that cannot be read now
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		key, _, ok := r.due.pop(now)
-		u := r.unclear[key]
+		u := r.unknown[key]
 		r.mu.Unlock()
 		if !ok {
 			break
@@ -144,22 +145,22 @@ func (r *results) work(ctx context.Context) time.Duration {
 	return r.due.rest(r.monotonic(), longestWait)
 }
 
-// settle ends the examination of a call, or plans the next attempt.
-func (r *results) settle(key callKey, u unclear, failed bool) {
+// settle ends the recheck of a call, or plans the next attempt.
+func (r *postprocessor) settle(key callKey, u unknownOutcome, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := r.monotonic(); failed && now < u.since+unclearKept {
+	if now := r.monotonic(); failed && now < u.since+unknownKept {
 		r.due.advance(key, now+retryAfter)
 	}
 	if !r.due.has(key) { // else it failed, or was added again
-		delete(r.unclear, key)
+		delete(r.unknown, key)
 	}
-	r.full = r.full && len(r.unclear) > 0
+	r.full = r.full && len(r.unknown) > 0
 }
 
 // resolve reads a call and signals it to its parties. The callee of a call that goes on is a party if it is the
 // callee's call.
-func (r *results) resolve(ctx context.Context, key callKey, u unclear) error {
+func (r *postprocessor) resolve(ctx context.Context, key callKey, u unknownOutcome) error {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
 	r.stats.signals.Add(1)
@@ -181,10 +182,10 @@ func (r *results) resolve(ctx context.Context, key callKey, u unclear) error {
 	return r.signalParties(ctx, key.namespace, c, callee)
 }
 
-func (r *results) size() int {
+func (r *postprocessor) size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.unclear)
+	return len(r.unknown)
 }
 
 // each calls do for each item, some at the same time.

@@ -52,11 +52,11 @@ func TestErrorsAreReturned(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrCallNotFound)
 	f.pass(time.Second)
 	require.Empty(t, s.told)
-	require.Zero(t, s.Stats().Unclear)
+	require.Zero(t, s.Stats().Unknown)
 }
 
-// TestUnreachableCallee: a callee who must not learn of a call is not signalled, whatever becomes of it.
-func TestUnreachableCallee(t *testing.T) {
+// TestCallerOnly: a callee who must not learn of a call is not signalled, whatever becomes of it.
+func TestCallerOnly(t *testing.T) {
 	for _, unknown := range []bool{false, true} {
 		f, a, b := newPair(t)
 		a.connect("carol", "")
@@ -196,7 +196,7 @@ func TestUnknownOutcome(t *testing.T) {
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Active}, a.states("alice"))
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Active}, b.states("bob"))
 		f.requireInCall("alice", "bob")
-		require.Zero(t, a.Stats().Unclear)
+		require.Zero(t, a.Stats().Unknown)
 	}
 }
 
@@ -246,26 +246,26 @@ func TestSignalsThatFail(t *testing.T) {
 	a.fail = func(string) error { return nil }
 	f.pass(retryAfter)
 	require.Equal(t, []lastseen.CallState{lastseen.Ringing}, b.states("bob"))
-	require.Zero(t, a.Stats().Unclear)
+	require.Zero(t, a.Stats().Unknown)
 }
 
-// TestUnclearIsBounded, in number and in time.
-func TestUnclearIsBounded(t *testing.T) {
+// TestUnknownOutcomesAreBounded, in number and in time.
+func TestUnknownOutcomesAreBounded(t *testing.T) {
 	f, s := newSingle(t)
 	f.away()
-	for i := range maxUnclear + 10 {
+	for i := range maxUnknown + 10 {
 		_, err := done(s.Act(t.Context(), ns, store.CallAct{ID: fmt.Sprint(i), User: "bob", Action: lastseen.Accept}))
 		require.ErrorIs(t, err, store.ErrUnavailable)
 	}
-	require.Equal(t, maxUnclear, s.Stats().Unclear)
+	require.Equal(t, maxUnknown, s.Stats().Unknown)
 	require.Equal(t, 1, countLines(f.log.String()))
 	before := s.counts["ReadCalls"]
 	f.pass(10 * time.Second)
 	require.LessOrEqual(t, s.counts["ReadCalls"]-before, 10, "one at a time finds out whether the store is back")
-	f.elapsed.Add(int64(unclearKept))
+	f.elapsed.Add(int64(unknownKept))
 	f.settle()
-	require.Zero(t, s.Stats().Unclear)
+	require.Zero(t, s.Stats().Unknown)
 	f.back()
 	f.pass(time.Second)
-	require.Zero(t, s.results.due.rest(0, 0))
+	require.Zero(t, s.postprocessor.due.rest(0, 0))
 }
