@@ -41,19 +41,19 @@ type Clock struct {
 	monotonic func() time.Duration
 	logger    *slog.Logger
 
-	mu      sync.Mutex
-	set     bool  // there has been a reading
-	base    int64 // the time at mark
-	mark    int64 // monotonic
-	slew    int64 // added to base gradually, from mark until ReadEvery after it
-	tried   int64 // monotonic time of the last attempt to read
-	attempt bool  // there has been one
-	doubt   doubt
-	stats   Stats
+	mu          sync.Mutex
+	set         bool  // there has been a reading
+	base        int64 // the time at mark
+	mark        int64 // monotonic
+	slew        int64 // added to base gradually, from mark until ReadEvery after it
+	tried       int64 // monotonic time of the last attempt to read
+	attempt     bool  // there has been one
+	unconfirmed unconfirmedStep
+	stats       Stats
 }
 
-// doubt is a reading that another one has to confirm.
-type doubt struct {
+// unconfirmedStep is a reading that another one has to confirm.
+type unconfirmedStep struct {
 	open   bool
 	at     int64 // monotonic
 	offset int64 // the reading less the monotonic time
@@ -103,7 +103,7 @@ func (c *Clock) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, wait := c.monotonic().Microseconds(), ReadEvery
-	if c.doubt.open {
+	if c.unconfirmed.open {
 		wait = confirmAfter
 	}
 	if c.attempt && now-c.tried < wait.Microseconds() {
@@ -140,30 +140,30 @@ func (c *Clock) Set(reading time.Time, sent, received time.Duration) {
 		c.dismiss()
 		c.base, c.mark, c.slew = c.at(now), now, difference
 	case c.confirmed(read, offset, received-sent):
-		c.doubt = doubt{}
+		c.unconfirmed = unconfirmedStep{}
 		c.base, c.mark, c.slew = offset+now, now, 0
 		c.stats.Steps++
 		c.logger.Warn("the clock was set; times follow it",
 			"clock", c.name, "by", duration(difference).String(), "steps", c.stats.Steps)
-	case !c.doubt.open || c.doubt.at+confirmAfter.Microseconds() <= read:
+	case !c.unconfirmed.open || c.unconfirmed.at+confirmAfter.Microseconds() <= read:
 		c.dismiss()
-		c.doubt = doubt{open: true, at: read, offset: offset}
+		c.unconfirmed = unconfirmedStep{open: true, at: read, offset: offset}
 	}
 }
 
-// confirmed reports whether a reading agrees with the one in doubt and was taken long enough after it.
+// confirmed reports whether a reading agrees with the unconfirmed one and was taken long enough after it.
 func (c *Clock) confirmed(read, offset int64, roundTrip time.Duration) bool {
-	apart := certain(offset-c.doubt.offset, roundTrip.Microseconds())
-	return c.doubt.open && read-c.doubt.at >= confirmAfter.Microseconds() && -maxSlew <= apart && apart <= maxSlew
+	step, apart := c.unconfirmed, certain(offset-c.unconfirmed.offset, roundTrip.Microseconds())
+	return step.open && read-step.at >= confirmAfter.Microseconds() && -maxSlew <= apart && apart <= maxSlew
 }
 
-// dismiss drops the reading in doubt, if there is one.
+// dismiss drops the unconfirmed reading, if there is one.
 func (c *Clock) dismiss() {
-	if !c.doubt.open {
+	if !c.unconfirmed.open {
 		return
 	}
-	off := duration(c.doubt.offset + c.doubt.at - c.at(c.doubt.at))
-	c.doubt = doubt{}
+	off := duration(c.unconfirmed.offset + c.unconfirmed.at - c.at(c.unconfirmed.at))
+	c.unconfirmed = unconfirmedStep{}
 	c.stats.Ignored++
 	c.logger.Warn("the clock was wrong for a moment; times did not follow it",
 		"clock", c.name, "by", off.String(), "ignored", c.stats.Ignored)

@@ -58,9 +58,9 @@ type Connection struct {
 	heard  atomic.Int64   // monotonic
 
 	// The rest is guarded by the registry's mu.
-	next   *Connection // of the same user
-	index  int         // in Registry.held; -1 if evidence is not written
-	opened moment      // store is 0 until it is known
+	next   *Connection  // of the same user
+	index  int          // in Registry.held; -1 if evidence is not written
+	opened clockReading // store is 0 until it is known
 	at     lastseen.Instant
 
 	evidence time.Duration // the time of the newest evidence that is stored; monotonic, as the rest

@@ -206,7 +206,7 @@ func (r *Registry) work(ctx context.Context, t task) error {
 
 // writeDue writes what is due. It does so also if the disconnects cannot be read: on a Redis Cluster this says nothing
 // about the namespaces.
-func (r *Registry) writeDue(ctx context.Context, now moment, t task) error {
+func (r *Registry) writeDue(ctx context.Context, now clockReading, t task) error {
 	batch := r.takeDue(now)
 	if t.evidence {
 		batch = append(batch, r.collect(now, t.all)...)
@@ -216,7 +216,7 @@ func (r *Registry) writeDue(ctx context.Context, now moment, t task) error {
 }
 
 // report logs that the store is away, and that it is back.
-func (r *Registry) report(ctx context.Context, now moment, t task, err error) {
+func (r *Registry) report(ctx context.Context, now clockReading, t task, err error) {
 	switch {
 	case ctx.Err() != nil: // the server stops
 	case err != nil && !r.away:

@@ -93,7 +93,7 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 
 // voidReceived has nothing written that was received on the connections of a namespace before it was deleted. They stay
 // open.
-func (r *Registry) voidReceived(asked map[lastseen.UserKey]lastseen.Instant, now moment) {
+func (r *Registry) voidReceived(asked map[lastseen.UserKey]lastseen.Instant, now clockReading) {
 	for i := range r.held {
 		c := r.held[i].c
 		at, found := asked[lastseen.UserKey{Namespace: c.o.Namespace}]
@@ -111,7 +111,7 @@ func (r *Registry) voidReceived(asked map[lastseen.UserKey]lastseen.Instant, now
 
 // isCancelled reports whether a sighting must not be written, because of a disconnect of its user's connections or of
 // its namespace. Of a namespace, what was received after the disconnect counts: its connections stay open.
-func isCancelled(p pending, asked map[lastseen.UserKey]lastseen.Instant, now moment) bool {
+func isCancelled(p pending, asked map[lastseen.UserKey]lastseen.Instant, now clockReading) bool {
 	at, found := asked[lastseen.UserKey{Namespace: p.namespace, User: p.User}]
 	if found && p.of != leaveByLater && p.opened <= at {
 		return true

@@ -9,7 +9,7 @@ import (
 )
 
 // collect returns what to write of what was heard on connections: what is due, or all.
-func (r *Registry) collect(now moment, all bool) []write {
+func (r *Registry) collect(now clockReading, all bool) []write {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var batch []write
@@ -64,7 +64,7 @@ func (c *Connection) nextLook(next time.Duration) time.Duration {
 
 // sighting returns what was heard on a connection as a plain ping, which is cheap, or as one of the record. That is
 // necessary at times, since a record that is too old does not count; and for what a plain ping does not say.
-func (c *Connection) sighting(now moment, heard time.Duration, s Settings) pending {
+func (c *Connection) sighting(now clockReading, heard time.Duration, s Settings) pending {
 	ping := store.DeviceSighting{User: c.o.User, At: now.at(heard)}
 	p := pending{namespace: c.o.Namespace, DeviceSighting: ping, heard: heard}
 	c.at = max(c.at, p.At)

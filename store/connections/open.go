@@ -136,7 +136,7 @@ func (c *Connection) begin(ctx context.Context) error {
 // firstIdle returns since when the person does not use the device; 0 while they do. If the store has about the same
 // time for the device or the user, it stays: a client that connects again has been idle all the time, and nobody sees a
 // change. A device that begins idle does not show that the person was there: an idle user has been so all the time.
-func (c *Connection) firstIdle(ctx context.Context, now moment) (idle lastseen.Instant, err error) {
+func (c *Connection) firstIdle(ctx context.Context, now clockReading) (idle lastseen.Instant, err error) {
 	a := c.o.Activity
 	if a == nil && c.made || a != nil && !a.Idle {
 		return 0, nil

@@ -97,7 +97,7 @@ func (r *Registry) waits(now time.Duration) bool {
 }
 
 // takeDue removes the sightings that are due, and returns them with their times.
-func (r *Registry) takeDue(now moment) (batch []write) {
+func (r *Registry) takeDue(now clockReading) (batch []write) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = slices.DeleteFunc(r.waiting, func(p pending) bool {

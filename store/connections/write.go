@@ -141,7 +141,7 @@ func (r *Registry) writeOne(ctx context.Context, p pending) (lastseen.State, err
 
 // settle notes what was written, and has the rest written again. It returns the error of a sighting that could not be
 // written now, but can be later.
-func (r *Registry) settle(batch []write, now moment) (failure error) {
+func (r *Registry) settle(batch []write, now clockReading) (failure error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	refused := map[string]error{}

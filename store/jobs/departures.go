@@ -102,7 +102,7 @@ func (d *Departures) now(ctx context.Context) (lastseen.Instant, error) {
 	if err != nil {
 		return 0, err
 	}
-	tolerance := steadyDrift + d.monotonic() - before
+	tolerance := maxDrift + d.monotonic() - before
 	start := now.Add(-before)
 	if d.read && (start < d.start.Add(-tolerance) || start > d.start.Add(tolerance)) {
 		d.restart()

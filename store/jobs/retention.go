@@ -19,10 +19,10 @@ const trimPause = 100 * time.Millisecond // between calls that delete, for the s
 // only if every sweep for a while would have done so.
 type Retention struct {
 	*runner
-	rules        RetentionRules
-	clock        steadyClock
-	held         heldNamespaces // because of their users
-	heldContacts heldNamespaces // because of their contacts
+	rules           RetentionRules
+	clock           driftGuard
+	backoffs        backoffs // because of their users
+	contactBackoffs backoffs // because of their contacts
 
 	deleted         atomic.Int64
 	deletedContacts atomic.Int64
@@ -61,9 +61,9 @@ func NewRetention(s store.Store, rules RetentionRules, logger *slog.Logger) *Ret
 	const kept = " in some namespaces: they are kept until every sweep for a while agrees"
 	return &Retention{
 		runner: newRunner(s, "janitor", "cannot delete users or contacts past their retention", logger),
-		rules:  rules, clock: steadyClock{logger: logger, steadyAt: steadyFor},
-		held:         newHeldNamespaces("retention would delete everyone" + kept),
-		heldContacts: newHeldNamespaces("contacts-retention would delete all contacts" + kept),
+		rules:  rules, clock: driftGuard{logger: logger, steadyAt: steadyFor},
+		backoffs:        newBackoffs("retention would delete everyone" + kept),
+		contactBackoffs: newBackoffs("contacts-retention would delete all contacts" + kept),
 	}
 }
 
@@ -92,14 +92,14 @@ func (r *Retention) round(ctx context.Context) error {
 	if r.visitAll(ctx, namespaces, r.sweep) {
 		r.ended.Store(int64(now.Add(r.monotonic() - begun)))
 	}
-	r.held.endRound(r.logger)
-	r.heldContacts.endRound(r.logger)
+	r.backoffs.endRound(r.logger)
+	r.contactBackoffs.endRound(r.logger)
 	return nil
 }
 
 func (r *Retention) forgetHeld() {
-	r.held.forget()
-	r.heldContacts.forget()
+	r.backoffs.forget()
+	r.contactBackoffs.forget()
 }
 
 // sweep deletes what is past its retention in a namespace, and then the namespace if it is empty. If contacts cannot be
@@ -123,7 +123,7 @@ func (r *Retention) sweepUsers(ctx context.Context, n store.NamespaceInfo) error
 			r.logger.Info("deleted users past their retention", "namespace", n.Name, "users", total)
 		}
 	}()
-	return r.trim(ctx, n.Name, r.rules.Users, &r.held, func(q store.TrimQuery) (more, everyone bool, err error) {
+	return r.trim(ctx, n.Name, r.rules.Users, &r.backoffs, func(q store.TrimQuery) (more, everyone bool, err error) {
 		result, err := r.store.Trim(ctx, n.Name, q)
 		total += result.Deleted
 		r.deleted.Add(int64(result.Deleted))
@@ -144,7 +144,7 @@ func (r *Retention) sweepContacts(ctx context.Context, namespace string) error {
 				"namespace", namespace, "owners", total.Owners, "contacts", total.Contacts)
 		}
 	}()
-	err := r.trim(ctx, namespace, r.rules.Contacts, &r.heldContacts, func(q store.TrimQuery) (more, all bool, _ error) {
+	err := r.trim(ctx, namespace, r.rules.Contacts, &r.contactBackoffs, func(q store.TrimQuery) (more, all bool, _ error) {
 		result, err := r.store.TrimContacts(ctx, namespace, q)
 		total.Owners += result.Owners
 		total.Contacts += result.Contacts
@@ -162,7 +162,7 @@ func (r *Retention) sweepContacts(ctx context.Context, namespace string) error {
 // the clock is not steady. A call reports whether there is more, and whether it would delete all in the namespace or
 // has begun to.
 func (r *Retention) trim(
-	ctx context.Context, namespace string, keep func(namespace string) time.Duration, held *heldNamespaces,
+	ctx context.Context, namespace string, keep func(namespace string) time.Duration, waits *backoffs,
 	call func(store.TrimQuery) (more, everyone bool, err error),
 ) error {
 	for ctx.Err() == nil && r.hasLease(ctx) {
@@ -175,7 +175,7 @@ func (r *Retention) trim(
 			return nil
 		}
 		at := r.monotonic()
-		q.All = held.longEnough(namespace, at)
+		q.All = waits.longEnough(namespace, at)
 		more, everyone, err := call(q)
 		switch {
 		case errors.Is(err, store.ErrClockMoved):
@@ -185,7 +185,7 @@ func (r *Retention) trim(
 		case err != nil:
 			return err
 		}
-		held.note(namespace, everyone, at)
+		waits.note(namespace, everyone, at)
 		if !more {
 			return nil
 		}
@@ -207,8 +207,8 @@ func (r *Retention) remove(ctx context.Context, namespace string) error {
 	return err
 }
 
-// now returns the time by the store's clock, and whether that clock is steady. If it is not, all waits of held
-// namespaces end: earlier rounds went by another time.
+// now returns the time by the store's clock, and whether that clock is steady. If it is not, all backoffs end:
+// earlier rounds went by another time.
 func (r *Retention) now(ctx context.Context) (now lastseen.Instant, steady bool, err error) {
 	before := r.monotonic()
 	if now, err = r.store.Now(ctx); err != nil {

@@ -25,7 +25,7 @@ type calls struct {
 
 // with runs f on the calls of a namespace, and at a moment of its clock. It creates the table only if create is true.
 // Otherwise f is not called for a namespace without calls.
-func (c *calls) with(namespace string, create bool, f func(t *callTable, m moment)) {
+func (c *calls) with(namespace string, create bool, f func(t *callTable, m clockReading)) {
 	wall := c.clock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,15 +38,15 @@ func (c *calls) with(namespace string, create bool, f func(t *callTable, m momen
 		t = newCallTable(monotonic)
 		c.tables.Set(strings.Clone(namespace), t)
 	}
-	f(t, moment{at: t.clock.read(monotonic), wall: wall, ticked: monotonic})
+	f(t, clockReading{at: t.clock.read(monotonic), wall: wall, ticked: monotonic})
 	if t.empty() {
 		c.tables.Delete(namespace)
 	}
 }
 
 // step is with for a step, which advances the clock of the namespace.
-func (c *calls) step(namespace string, create bool, f func(t *callTable, m moment)) {
-	c.with(namespace, create, func(t *callTable, m moment) {
+func (c *calls) step(namespace string, create bool, f func(t *callTable, m clockReading)) {
+	c.with(namespace, create, func(t *callTable, m clockReading) {
 		t.clock = callClock{now: m.at, last: m.ticked}
 		f(t, m)
 	})
@@ -54,7 +54,7 @@ func (c *calls) step(namespace string, create bool, f func(t *callTable, m momen
 
 // goOn reports whether a call goes on in a namespace.
 func (c *calls) goOn(namespace string) (goesOn bool) {
-	c.with(namespace, false, func(t *callTable, m moment) { goesOn = t.goesOn(m) })
+	c.with(namespace, false, func(t *callTable, m clockReading) { goesOn = t.goesOn(m) })
 	return goesOn
 }
 
@@ -78,7 +78,7 @@ type starting struct {
 }
 
 func (a *starting) do(t *transaction) {
-	a.calls.step(a.namespace, true, func(calls *callTable, m moment) {
+	a.calls.step(a.namespace, true, func(calls *callTable, m clockReading) {
 		if !a.canceled {
 			a.step, a.err = calls.start(a.call, m, func() error { return t.ensure(a.namespace) })
 		}
@@ -87,7 +87,7 @@ func (a *starting) do(t *transaction) {
 
 // cancel undoes what do did, or will do.
 func (a *starting) cancel() {
-	a.calls.with(a.namespace, true, func(t *callTable, _ moment) {
+	a.calls.with(a.namespace, true, func(t *callTable, _ clockReading) {
 		a.canceled = true
 		if r := t.records[a.call.ID]; r != nil && a.step.Outcome == lastseen.Stepped && r.Version == 1 {
 			t.remove(r)
@@ -111,7 +111,7 @@ func (s *Store) StartCall(ctx context.Context, namespace string, c store.NewCall
 // StepCall implements [store.Store].
 func (s *Store) StepCall(ctx context.Context, namespace string, a store.CallAct) (step store.CallStep, err error) {
 	failed := store.ErrCallNotFound
-	err = s.changeCalls(ctx, namespace, func(t *callTable, m moment) { step, failed = t.step(a, m) })
+	err = s.changeCalls(ctx, namespace, func(t *callTable, m clockReading) { step, failed = t.step(a, m) })
 	return step, cmp.Or(err, failed)
 }
 
@@ -120,7 +120,7 @@ func (s *Store) KeepCallsAlive(
 	ctx context.Context, namespace string, heard []store.KeepAlive,
 ) (result store.KeptAlive, err error) {
 	result.Calls = make([]store.AliveCall, len(heard))
-	err = s.changeCalls(ctx, namespace, func(t *callTable, m moment) { t.keepAllAlive(heard, m, &result) })
+	err = s.changeCalls(ctx, namespace, func(t *callTable, m clockReading) { t.keepAllAlive(heard, m, &result) })
 	return result, err
 }
 
@@ -128,7 +128,7 @@ func (s *Store) KeepCallsAlive(
 func (s *Store) ReadCalls(ctx context.Context, namespace string, ids, users []string) ([]lastseen.Call, error) {
 	calls := make([]lastseen.Call, len(ids)+len(users))
 	err := s.read(ctx, func(*index) {
-		s.calls.with(namespace, false, func(t *callTable, m moment) {
+		s.calls.with(namespace, false, func(t *callTable, m clockReading) {
 			for i, id := range ids {
 				if r := t.records[id]; r != nil {
 					calls[i] = r.view(m)
@@ -147,7 +147,7 @@ func (s *Store) ReadCalls(ctx context.Context, namespace string, ids, users []st
 // ExpireCalls implements [store.Store].
 func (s *Store) ExpireCalls(ctx context.Context, namespace string) (expired store.ExpiredCalls, err error) {
 	expired.Next = store.MaxCallGap / 2
-	err = s.changeCalls(ctx, namespace, func(t *callTable, m moment) { expired = t.expireAll(m) })
+	err = s.changeCalls(ctx, namespace, func(t *callTable, m clockReading) { expired = t.expireAll(m) })
 	return expired, err
 }
 
@@ -168,9 +168,9 @@ func (s *Store) CallNamespaces(ctx context.Context, after string, limit int) (na
 
 // changeCalls runs a step on the calls of a namespace, and records in the details of its parties who is in a call, both
 // at once for those who read. It changes the memory alone.
-func (s *Store) changeCalls(ctx context.Context, namespace string, step func(*callTable, moment)) error {
+func (s *Store) changeCalls(ctx context.Context, namespace string, step func(*callTable, clockReading)) error {
 	return s.change(ctx, func(*index) error {
-		s.calls.step(namespace, false, func(t *callTable, m moment) {
+		s.calls.step(namespace, false, func(t *callTable, m clockReading) {
 			step(t, m)
 			s.setInCalls(namespace, t.changed, t.inCallUntil)
 			t.changed = nil
@@ -200,7 +200,7 @@ func (s *Store) setInCalls(name string, users []string, until func(user string) 
 // keepAlive notes that a party of an active call was heard. Servers send four keepalives in the timeout. It moves
 // until when the parties are shown to be in the call if less than half of that is left, or if the store's clock was set
 // back.
-func (t *callTable) keepAlive(r *callRecord, p lastseen.CallParty, m moment) {
+func (t *callTable) keepAlive(r *callRecord, p lastseen.CallParty, m clockReading) {
 	if p == lastseen.Caller {
 		r.heard[0] = m.at
 	} else {

@@ -56,8 +56,8 @@ type callClock struct {
 	last time.Duration // by the monotonic clock of the store
 }
 
-// moment is a time by both clocks.
-type moment struct {
+// clockReading is a time by both clocks.
+type clockReading struct {
 	at     time.Duration    // by the clock of the table
 	wall   lastseen.Instant // by that of the store
 	ticked time.Duration    // by the monotonic clock
@@ -87,13 +87,13 @@ func dueBefore(a, b *callRecord) bool { return a.due < b.due || a.due == b.due &
 func (t *callTable) empty() bool { return len(t.records) == 0 }
 
 // goesOn reports whether a call goes on.
-func (t *callTable) goesOn(m moment) bool {
+func (t *callTable) goesOn(m clockReading) bool {
 	last, ok := t.goOn.Max()
 	return ok && last.due > m.at
 }
 
 // expires returns when an ongoing call expires. It computes the time again if the clock of the store was set meanwhile.
-func (r *callRecord) expires(m moment) lastseen.Instant {
+func (r *callRecord) expires(m clockReading) lastseen.Instant {
 	const most = 1000 // milliseconds that clocks drift apart, without being set
 	due := m.wall.Add(r.due - m.at)
 	if -most <= due-r.Expires && due-r.Expires <= most {
@@ -103,7 +103,7 @@ func (r *callRecord) expires(m moment) lastseen.Instant {
 }
 
 // view returns a call as it is shown: as over if its time has passed.
-func (r *callRecord) view(m moment) lastseen.Call {
+func (r *callRecord) view(m clockReading) lastseen.Call {
 	c := r.Call
 	if c.State.Over() {
 		return c
@@ -118,10 +118,10 @@ func (r *callRecord) view(m moment) lastseen.Call {
 }
 
 // passed reports whether the time of a call that goes on has passed.
-func (r *callRecord) passed(m moment) bool { return !r.State.Over() && r.due <= m.at }
+func (r *callRecord) passed(m clockReading) bool { return !r.State.Over() && r.due <= m.at }
 
 // currentOf returns the call of a user that goes on; nil for none.
-func (t *callTable) currentOf(user string, m moment) *callRecord {
+func (t *callTable) currentOf(user string, m clockReading) *callRecord {
 	if r := t.current[user]; r != nil && !r.passed(m) {
 		return r
 	}
@@ -129,7 +129,7 @@ func (t *callTable) currentOf(user string, m moment) *callRecord {
 }
 
 // start begins a call, unless a call with its key was started before. Ensure is called just before.
-func (t *callTable) start(c store.NewCall, m moment, ensure func() error) (store.CallStep, error) {
+func (t *callTable) start(c store.NewCall, m clockReading, ensure func() error) (store.CallStep, error) {
 	if r := t.keys[callerKey{c.From, c.Key}]; r != nil {
 		if r.digest != c.Digest {
 			return store.CallStep{}, store.ErrCallKeyReused
@@ -158,7 +158,7 @@ func (t *callTable) start(c store.NewCall, m moment, ensure func() error) (store
 
 // calleeBusy reports whether a call cannot begin because the callee is busy, and otherwise whether it can, but the
 // callee cannot be a party of it.
-func (t *callTable) calleeBusy(c store.NewCall, m moment) (refused, callerOnly bool) {
+func (t *callTable) calleeBusy(c store.NewCall, m clockReading) (refused, callerOnly bool) {
 	going, hidden := t.currentOf(c.To, m), t.callerOnly[c.To]
 	switch {
 	case hidden != nil && !hidden.passed(m):
@@ -171,7 +171,7 @@ func (t *callTable) calleeBusy(c store.NewCall, m moment) (refused, callerOnly b
 }
 
 // newCallRecord returns a call that rings. Its texts are copies: they may be parts of a request.
-func newCallRecord(c store.NewCall, m moment) *callRecord {
+func newCallRecord(c store.NewCall, m clockReading) *callRecord {
 	from, device := strings.Clone(c.From), strings.Clone(c.FromDevice)
 	return &callRecord{
 		Call: lastseen.Call{
@@ -232,7 +232,7 @@ func (t *callTable) free(r *callRecord) {
 }
 
 // step does what a party wants.
-func (t *callTable) step(a store.CallAct, m moment) (store.CallStep, error) {
+func (t *callTable) step(a store.CallAct, m clockReading) (store.CallStep, error) {
 	r := t.records[a.ID]
 	if r == nil || r.Party(a.User) == "" || r.callerOnly && a.User == r.To {
 		return store.CallStep{}, store.ErrCallNotFound
@@ -264,7 +264,7 @@ func (t *callTable) step(a store.CallAct, m moment) (store.CallStep, error) {
 }
 
 // stepped completes the change of a call from one state to another.
-func (t *callTable) stepped(r *callRecord, was lastseen.CallState, m moment) {
+func (t *callTable) stepped(r *callRecord, was lastseen.CallState, m clockReading) {
 	if r.State == lastseen.Active {
 		r.Accepted, r.heard = m.wall, [2]time.Duration{m.at, m.at}
 		t.setDue(r, m.at+r.timeout, m)
@@ -278,7 +278,7 @@ func (t *callTable) stepped(r *callRecord, was lastseen.CallState, m moment) {
 }
 
 // end completes a call that is over since some time.
-func (t *callTable) end(r *callRecord, since lastseen.Instant, m moment) {
+func (t *callTable) end(r *callRecord, since lastseen.Instant, m clockReading) {
 	t.free(r)
 	t.goOn.Delete(r)
 	r.Over, r.Expires, r.App, r.due = since, 0, "", m.at+store.CallsKept
@@ -286,7 +286,7 @@ func (t *callTable) end(r *callRecord, since lastseen.Instant, m moment) {
 }
 
 // expire ends a call whose time has passed.
-func (t *callTable) expire(r *callRecord, m moment) store.CallStep {
+func (t *callTable) expire(r *callRecord, m clockReading) store.CallStep {
 	active := r.State == lastseen.Active
 	r.Call = r.view(m)
 	t.end(r, r.Over, m)
@@ -297,14 +297,14 @@ func (t *callTable) expire(r *callRecord, m moment) store.CallStep {
 }
 
 // setDue sets when a call expires.
-func (t *callTable) setDue(r *callRecord, due time.Duration, m moment) {
+func (t *callTable) setDue(r *callRecord, due time.Duration, m clockReading) {
 	t.goOn.Delete(r)
 	r.due, r.Expires = due, m.wall.Add(due-m.at)
 	t.goOn.Set(r)
 }
 
 // keepAllAlive notes that users were heard, and ends the calls of those who were heard too late.
-func (t *callTable) keepAllAlive(heard []store.KeepAlive, m moment, result *store.KeptAlive) {
+func (t *callTable) keepAllAlive(heard []store.KeepAlive, m clockReading, result *store.KeptAlive) {
 	records := make([]*callRecord, len(heard))
 	for i, h := range heard {
 		r := t.current[h.User]
@@ -325,7 +325,7 @@ func (t *callTable) keepAllAlive(heard []store.KeepAlive, m moment, result *stor
 }
 
 // expireAll ends calls whose time has passed, and forgets old ones.
-func (t *callTable) expireAll(m moment) store.ExpiredCalls {
+func (t *callTable) expireAll(m clockReading) store.ExpiredCalls {
 	forgotten := 0
 	for r, ok := t.over.Min(); ok && r.due <= m.at && forgotten < store.MaxCallBatch; r, ok = t.over.Min() {
 		t.remove(r)

@@ -128,7 +128,7 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	})})
 	// Also after an error: the write may be made.
 	return cmp.Or(err,
-		s.changeCalls(context.WithoutCancel(ctx), namespace, func(t *callTable, _ moment) { t.forget(user) }))
+		s.changeCalls(context.WithoutCancel(ctx), namespace, func(t *callTable, _ clockReading) { t.forget(user) }))
 }
 
 // Trim implements [store.Store].

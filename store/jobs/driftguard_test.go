@@ -161,7 +161,7 @@ func TestRetentionForgetsWaitingWithItsLease(t *testing.T) {
 // TestHeldNamespaces: the wait of a namespace goes on while each round notes it in the end, as when a call deletes
 // users of one shard and the next call finds only users to keep.
 func TestHeldNamespaces(t *testing.T) {
-	h := newHeldNamespaces("would delete everyone")
+	h := newBackoffs("would delete everyone")
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	for at := time.Duration(0); at < steadyFor; at += roundEvery {

@@ -8,27 +8,27 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// moment is one moment by two clocks.
-type moment struct {
+// clockReading is the time by two clocks.
+type clockReading struct {
 	monotonic time.Duration
 	store     lastseen.Instant
 }
 
 // now returns the present. Without the store's time, only the monotonic one is set.
-func (r *Registry) now(ctx context.Context) (moment, error) {
+func (r *Registry) now(ctx context.Context) (clockReading, error) {
 	now, err := r.o.Store.Now(ctx)
-	return moment{r.monotonic(), now}, err
+	return clockReading{r.monotonic(), now}, err
 }
 
 // at returns the time by the store's clock at a monotonic time, as that clock runs now.
-func (m moment) at(monotonic time.Duration) lastseen.Instant {
+func (m clockReading) at(monotonic time.Duration) lastseen.Instant {
 	return max(lastseen.MinInstant, m.store.Add(monotonic-m.monotonic))
 }
 
 // notBefore returns the time at a monotonic time, but not one before an earlier sighting of the same connection: the
 // store's clock may have been slowed down since. A sighting that the store would take to be in the future says nothing:
 // the clock was set back since.
-func (m moment) notBefore(earlier lastseen.Instant, monotonic time.Duration) lastseen.Instant {
+func (m clockReading) notBefore(earlier lastseen.Instant, monotonic time.Duration) lastseen.Instant {
 	at := m.at(monotonic)
 	if earlier > m.store.Add(store.MaxAhead) {
 		return at

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	steadyFor   = 10 * time.Minute // how long the clock has to be steady, or a namespace held, before deletions
-	steadyDrift = time.Second      // how far the clock may move against monotonic time, between two readings
+	steadyFor = 10 * time.Minute // how long the clock has to be steady, or a namespace held, before deletions
+	maxDrift  = time.Second      // how far the clock may move against monotonic time, between two readings
 )
 
-// steadyClock compares the store's clock with monotonic time, and decides whether to rely on it.
-type steadyClock struct {
+// driftGuard compares the store's clock with monotonic time, and decides whether to rely on it.
+type driftGuard struct {
 	logger *slog.Logger
 
 	mu        sync.Mutex
@@ -27,11 +27,11 @@ type steadyClock struct {
 
 // observe takes a reading that was made between two monotonic times. It reports whether the clock has been steady for
 // long enough.
-func (c *steadyClock) observe(now lastseen.Instant, before, after time.Duration) bool {
+func (c *driftGuard) observe(now lastseen.Instant, before, after time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	low, high := now.Add(-after), now.Add(-before)
-	if c.read && (high < c.low.Add(-steadyDrift) || low > c.high.Add(steadyDrift)) {
+	if c.read && (high < c.low.Add(-maxDrift) || low > c.high.Add(maxDrift)) {
 		c.unsettle(fmt.Errorf("it shows %s, and %s was expected", now, c.high.Add(after)), after)
 	}
 	c.read, c.low, c.high = true, low, high
@@ -47,14 +47,14 @@ func (c *steadyClock) observe(now lastseen.Instant, before, after time.Duration)
 }
 
 // move starts the waiting again at a monotonic time at which the store reports that its clock moved.
-func (c *steadyClock) move(cause error, at time.Duration) {
+func (c *driftGuard) move(cause error, at time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unsettle(cause, at)
 }
 
 // unsettle starts the waiting again, and logs why, once until the waiting is over.
-func (c *steadyClock) unsettle(cause error, at time.Duration) {
+func (c *driftGuard) unsettle(cause error, at time.Duration) {
 	if !c.moved {
 		c.logger.Warn("the store's clock moved: nothing is deleted until it has been steady",
 			"for", steadyFor.String(), "error", cause)
@@ -62,27 +62,27 @@ func (c *steadyClock) unsettle(cause error, at time.Duration) {
 	c.moved, c.steadyAt = true, at+steadyFor
 }
 
-// heldNamespaces are the namespaces in which retention would delete all users, or all contacts, as with a wrong clock
-// or a mistyped retention.
-type heldNamespaces struct {
+// backoffs delay retention in namespaces in which it would delete all users, or all contacts, as with a wrong clock or
+// a mistyped retention.
+type backoffs struct {
 	warning string // what to log about them
 
 	mu     sync.Mutex
-	byName map[string]*hold
+	byName map[string]*backoff
 }
 
-func newHeldNamespaces(warning string) heldNamespaces {
-	return heldNamespaces{warning: warning, byName: map[string]*hold{}}
+func newBackoffs(warning string) backoffs {
+	return backoffs{warning: warning, byName: map[string]*backoff{}}
 }
 
-type hold struct {
+type backoff struct {
 	since  time.Duration // monotonic
 	noted  bool          // in this round
 	logged bool
 }
 
 // longEnough reports whether all in a namespace may be deleted.
-func (h *heldNamespaces) longEnough(namespace string, now time.Duration) bool {
+func (h *backoffs) longEnough(namespace string, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	known := h.byName[namespace]
@@ -90,25 +90,25 @@ func (h *heldNamespaces) longEnough(namespace string, now time.Duration) bool {
 }
 
 // note notes whether this round would delete all in a namespace, or has begun to.
-func (h *heldNamespaces) note(namespace string, everyone bool, now time.Duration) {
+func (h *backoffs) note(namespace string, everyone bool, now time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if everyone && h.byName[namespace] == nil {
-		h.byName[namespace] = &hold{since: now}
+		h.byName[namespace] = &backoff{since: now}
 	}
 	if known := h.byName[namespace]; known != nil {
 		known.noted = everyone
 	}
 }
 
-func (h *heldNamespaces) forget() {
+func (h *backoffs) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(h.byName)
 }
 
 // endRound drops the namespaces that the round did not note, and logs how many it noted for the first time.
-func (h *heldNamespaces) endRound(logger *slog.Logger) {
+func (h *backoffs) endRound(logger *slog.Logger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fresh, example := 0, ""
