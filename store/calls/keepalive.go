@@ -94,31 +94,31 @@ func (h *keepAlive) work(ctx context.Context) time.Duration {
 	}
 	h.mu.Unlock()
 	var batches [][]lastseen.UserKey
-	for _, people := range byNamespace {
-		for part := range slices.Chunk(people, store.MaxCallBatch) {
+	for _, parties := range byNamespace {
+		for part := range slices.Chunk(parties, store.MaxCallBatch) {
 			batches = append(batches, part)
 		}
 	}
-	each(batches, func(people []lastseen.UserKey) { h.send(ctx, people) })
+	each(batches, func(parties []lastseen.UserKey) { h.send(ctx, parties) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.due.rest(h.monotonic(), longestWait)
 }
 
 // send keeps the calls of parties of one namespace alive, and plans when to do that again.
-func (h *keepAlive) send(ctx context.Context, people []lastseen.UserKey) {
+func (h *keepAlive) send(ctx context.Context, parties []lastseen.UserKey) {
 	ctx, cancel := context.WithTimeout(ctx, keepAliveTimeout)
 	defer cancel()
 	began := h.monotonic()
-	known, err := h.write(ctx, people[0].Namespace, began, h.collect(people))
+	known, err := h.write(ctx, parties[0].Namespace, began, h.collect(parties))
 	if err == nil {
-		err = h.check(ctx, people, known)
+		err = h.check(ctx, parties, known)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.report(ctx, people[0].Namespace, err)
+	h.report(ctx, parties[0].Namespace, err)
 	now := h.monotonic()
-	for _, p := range people {
+	for _, p := range parties {
 		n := h.parties[p]
 		switch {
 		case n == nil:
@@ -154,8 +154,8 @@ func (n *party) period(now time.Duration, failed bool) time.Duration {
 
 // collect returns who was heard. What was heard longer than half of the timeout ago does not count, so that a party
 // that is gone is lost soon, also after the store was away.
-func (h *keepAlive) collect(people []lastseen.UserKey) (heard []store.KeepAlive) {
-	for _, p := range people {
+func (h *keepAlive) collect(parties []lastseen.UserKey) (heard []store.KeepAlive) {
+	for _, p := range parties {
 		h.mu.Lock()
 		n := h.parties[p]
 		var device string
@@ -206,11 +206,11 @@ func (h *keepAlive) write(
 
 // check reads the calls of those parties whose call is another one or has changed, or may have: what is known is of
 // those who were heard. The call of a party who was not heard is read if it could expire soon.
-func (h *keepAlive) check(ctx context.Context, people []lastseen.UserKey, known map[string]bool) error {
+func (h *keepAlive) check(ctx context.Context, parties []lastseen.UserKey, known map[string]bool) error {
 	now := h.monotonic()
 	h.mu.Lock()
 	var users []string
-	for _, p := range people {
+	for _, p := range parties {
 		n := h.parties[p]
 		same, heard := known[p.User]
 		if n != nil && !same && (heard || n.call.State != lastseen.Active || n.expires < now+n.timeout/2) {
@@ -221,7 +221,7 @@ func (h *keepAlive) check(ctx context.Context, people []lastseen.UserKey, known 
 	if len(users) == 0 {
 		return nil
 	}
-	namespace := people[0].Namespace
+	namespace := parties[0].Namespace
 	present, err := h.store.Now(ctx)
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ import (
 // keptIn returns all that a store keeps of what users say, as texts, also in namespaces that do not exist.
 func keptIn(s *Store) map[string]string { return dumpOf(s.tables).saidTexts() }
 
-// peopleIn returns the same, and the details that others see.
-func peopleIn(t testing.TB, s *Store) map[string]string {
+// usersWithDetails returns the same, and the details that others see.
+func usersWithDetails(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	all := keptIn(s)
 	for name, states := range truthOf(t, s) {
@@ -49,7 +49,7 @@ func unlisted(t testing.TB, s *Store) {
 	require.True(t, kit.RemoveEmpty(t, s, "chat"))
 	require.Equal(t, map[string]string{"(chat)/gone": fmt.Sprint(memstore.Hidden{
 		HiddenTime: lastseen.HiddenTime{End: lastseen.MaxInstant}, Note: invisible.Note,
-	})}, peopleIn(t, s))
+	})}, usersWithDetails(t, s))
 }
 
 // TestUnlisted: a namespace that only has hidden users is not listed and not counted, and their pings do not create it.
@@ -83,9 +83,9 @@ func TestUnlisted(t *testing.T) {
 			require.NoError(t, s.Close())
 			require.NoError(t, Verify(s.Path()))
 			s = open(t, o)
-			if people := peopleIn(t, s); people["(chat)/gone"] != "" {
+			if users := usersWithDetails(t, s); users["(chat)/gone"] != "" {
 				require.NoError(t, s.DeleteNamespace(ctx, "chat"))
-				require.Empty(t, peopleIn(t, s))
+				require.Empty(t, usersWithDetails(t, s))
 				require.NoError(t, s.DeleteNamespace(ctx, "other"))
 				unlisted(t, s)
 				kit.Write(s.Ping).Send(t, "other", []store.Sighting{{User: "alice", At: base}})

@@ -169,7 +169,7 @@ func afterWrites(t *testing.T, name string, writes []func(*Store) error, sync ti
 	t.Helper()
 	everything := func(s *Store) string {
 		users := []string{"alice", "bob", "old"}
-		return fmt.Sprint(truthOf(t, s), peopleIn(t, s), devicesIn(t, s, users...), contactsOf(t, s, "alice"))
+		return fmt.Sprint(truthOf(t, s), usersWithDetails(t, s), devicesIn(t, s, users...), contactsOf(t, s, "alice"))
 	}
 	m := &kit.Machine{}
 	if devices {

@@ -90,8 +90,8 @@ func devicesSize(t *testing.T, n int) func(*Store, string) {
 	}
 }
 
-// TestLiveOfPeople: the size of a compacted file is about what is expected of it, which decides about compactions.
-func TestLiveOfPeople(t *testing.T) {
+// TestLiveOfAvailability: the size of a compacted file is about what decides about compactions.
+func TestLiveOfAvailability(t *testing.T) {
 	t.Parallel()
 	m := &kit.Machine{}
 	s := open(t, optionsOf(t, m))

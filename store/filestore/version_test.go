@@ -242,8 +242,8 @@ func TestFileOfVersion3(t *testing.T) {
 	}, details)
 }
 
-// TestPeopleAndRestarts: the store that opens the file has what users said to the one before it, and what is hidden.
-func TestPeopleAndRestarts(t *testing.T) {
+// TestAvailabilityAndRestarts: the store that opens the file knows what users said before, and what is hidden.
+func TestAvailabilityAndRestarts(t *testing.T) {
 	t.Parallel()
 	for _, o := range testenv.Variants(
 		Options{Sync: defaultSync}, Options{Sync: time.Hour}, Options{Sync: time.Millisecond, CompactAfter: 1}) {

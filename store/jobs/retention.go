@@ -144,7 +144,7 @@ func (r *Retention) sweepContacts(ctx context.Context, namespace string) error {
 				"namespace", namespace, "owners", total.Owners, "contacts", total.Contacts)
 		}
 	}()
-	err := r.trim(ctx, namespace, r.rules.Contacts, &r.contactBackoffs, func(q store.TrimQuery) (more, all bool, _ error) {
+	err := r.trim(ctx, namespace, r.rules.Contacts, &r.contactBackoffs, func(q store.TrimQuery) (bool, bool, error) {
 		result, err := r.store.TrimContacts(ctx, namespace, q)
 		total.Owners += result.Owners
 		total.Contacts += result.Contacts

@@ -26,7 +26,7 @@ func (s *Store) ReadAvailability(
 	ctx context.Context, name, user string, at lastseen.Instant,
 ) (said lastseen.Said, err error) {
 	err = s.read(ctx, func(x *index) {
-		p := x.usersOf(name).people
+		p := x.usersOf(name).availability
 		if said = p.hiddenOf(user).said(); said.At(at) == (lastseen.Said{}) {
 			said = p.saidOf(user)
 		}
@@ -171,14 +171,14 @@ func (t *transaction) saidOf(key lastseen.UserKey) lastseen.Said {
 	if s, ok := t.said[key]; ok {
 		return s
 	}
-	return t.index.usersOf(key.Namespace).people.saidOf(key.User)
+	return t.index.usersOf(key.Namespace).availability.saidOf(key.User)
 }
 
 func (t *transaction) hiddenOf(key lastseen.UserKey) Hidden {
 	if h, ok := t.hidden[key]; ok {
 		return h
 	}
-	return t.index.usersOf(key.Namespace).people.hiddenOf(key.User)
+	return t.index.usersOf(key.Namespace).availability.hiddenOf(key.User)
 }
 
 // says reports whether anything is kept of what a user said.
@@ -226,14 +226,14 @@ func (t *transaction) hides(namespace string, now lastseen.Instant) func(user st
 	if !t.index.hides && len(t.hidden) == 0 {
 		return nil
 	}
-	people := t.index.usersOf(namespace).people
-	if len(t.hidden) == 0 && (people == nil || people.hidden.Len() == 0) {
+	table := t.index.usersOf(namespace).availability
+	if len(t.hidden) == 0 && (table == nil || table.hidden.Len() == 0) {
 		return nil
 	}
 	return func(user string, at lastseen.Instant) bool {
 		h, ok := t.hidden[lastseen.UserKey{Namespace: namespace, User: user}]
 		if !ok {
-			h = people.hiddenOf(user)
+			h = table.hiddenOf(user)
 		}
 		return h.End != 0 && h.Hides(at, now, store.MaxAhead)
 	}
@@ -244,7 +244,7 @@ const maxPurge = 16
 
 // purge deletes some of what was said that ended by a time, and some hidden times that ended by an earlier one.
 func (t *transaction) purge(namespace string, said, hiddenBy lastseen.Instant) {
-	p := t.index.usersOf(namespace).people
+	p := t.index.usersOf(namespace).availability
 	if p == nil {
 		return
 	}

@@ -24,7 +24,7 @@ func TestPurge(t *testing.T) {
 			availability.SayIn(t, f.Store, "chat", fmt.Sprint("user-", n), said, at)
 			availability.SayIn(t, f.Store, "chat", fmt.Sprint("user-", n), hides, at)
 		}
-		people := f.tables.index.usersOf("chat").people
+		table := f.tables.index.usersOf("chat").availability
 		purge := func(at lastseen.Instant) {
 			for range 20 {
 				availability.SayIn(t, f.Store, "chat", "other", lastseen.Said{Note: "no"}, at)
@@ -33,10 +33,10 @@ func TestPurge(t *testing.T) {
 		}
 		f.Passed.Add(time.Minute)
 		purge(now + 99)
-		require.Equal(t, 100, people.said.Len()-1, "not by the caller's time")
-		require.Zero(t, people.hidden.Len(), "they ended long ago")
+		require.Equal(t, 100, table.said.Len()-1, "not by the caller's time")
+		require.Zero(t, table.hidden.Len(), "they ended long ago")
 		purge(f.Instant())
-		require.Equal(t, 100, people.said.Len()-1, "the feed has to have them")
+		require.Equal(t, 100, table.said.Len()-1, "the feed has to have them")
 		sweep := func() {
 			for f.sweep(f.Instant()).More {
 				continue
@@ -45,13 +45,13 @@ func TestPurge(t *testing.T) {
 		sweep()
 		f.set(-2 * time.Hour)
 		purge(now.Add(time.Minute))
-		require.Equal(t, 100, people.said.Len()-1, "not by the store's clock")
+		require.Equal(t, 100, table.said.Len()-1, "not by the store's clock")
 		f.set(0)
 		sweep() // the feed restarted
 		purge(f.Instant())
-		require.Equal(t, 1, people.said.Len())
-		require.Empty(t, firstUntil(people.ends, now+100, 1))
-		require.Empty(t, people.details)
+		require.Equal(t, 1, table.said.Len())
+		require.Empty(t, firstUntil(table.ends, now+100, 1))
+		require.Empty(t, table.details)
 		require.NoError(t, f.Close())
 	}
 }

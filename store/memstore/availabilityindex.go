@@ -71,7 +71,7 @@ func (t *transaction) occasion() occasion {
 // make makes a change to the index, and appends it to the feed of the namespace, if there is one.
 func (t *transaction) make(key lastseen.UserKey, s lastseen.State) {
 	n := t.index.add(key.Namespace)
-	if n.feed != nil && n.users.people != nil {
+	if n.feed != nil && n.users.availability != nil {
 		t.publish(n, key.User, func() { t.index.setIn(n, key.User, s) })
 		return
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/lastseen/lastseen/store/memstore/packed"
 )
 
-// peopleTable holds what the users of one namespace say, and their hidden times. A namespace in which no user has said
-// anything, and no device has been idle, has no table.
+// availabilityTable holds what the users of one namespace say, and their hidden times. A namespace in which no user has
+// said anything, and no device has been idle, has no table.
 //
 // The trees have everything that is in the data file. They are by the ID of the user, because a user who was trimmed
 // has no place. The map has what others see of the users who have a state, by the place of their ID: reads need only
 // look there, and only for users who are marked in [users].
-type peopleTable struct {
+type availabilityTable struct {
 	details map[packed.Place]*store.Details // of users who have a state
 	said    btree.Map[string, *lastseen.Said]
 	ends    *btree.BTreeG[userTime] // of what is said and ends
@@ -58,8 +58,8 @@ func (h Hidden) said() lastseen.Said {
 	return lastseen.Said{Availability: lastseen.Invisible, Note: h.Note, Until: h.Until}
 }
 
-func newPeopleTable() *peopleTable {
-	return &peopleTable{
+func newAvailabilityTable() *availabilityTable {
+	return &availabilityTable{
 		details: map[packed.Place]*store.Details{}, ends: newUserTimes(),
 		inCalls: map[string]lastseen.Instant{}, callEnds: newUserTimes(),
 	}
@@ -81,7 +81,7 @@ func timeBytes(at lastseen.Instant) int64 {
 }
 
 // saidOf returns what others see of what a user says. It may have ended.
-func (p *peopleTable) saidOf(user string) lastseen.Said {
+func (p *availabilityTable) saidOf(user string) lastseen.Said {
 	if p == nil || p.said.Len() == 0 {
 		return lastseen.Said{}
 	}
@@ -92,7 +92,7 @@ func (p *peopleTable) saidOf(user string) lastseen.Said {
 }
 
 // hiddenOf returns the hidden time of a user.
-func (p *peopleTable) hiddenOf(user string) Hidden {
+func (p *availabilityTable) hiddenOf(user string) Hidden {
 	if p == nil || p.hidden.Len() == 0 {
 		return Hidden{}
 	}
@@ -103,7 +103,7 @@ func (p *peopleTable) hiddenOf(user string) Hidden {
 }
 
 // say stores what a user says, in copies of the texts: they may be parts of a larger buffer. See users.describe.
-func (p *peopleTable) say(user string, s lastseen.Said) {
+func (p *availabilityTable) say(user string, s lastseen.Said) {
 	if old, ok := p.said.Get(user); ok {
 		p.bytes -= saidBytes(user, *old)
 		p.ends.Delete(userTime{old.Until, user})
@@ -122,7 +122,7 @@ func (p *peopleTable) say(user string, s lastseen.Said) {
 }
 
 // hide stores the hidden time of a user.
-func (p *peopleTable) hide(user string, h Hidden) {
+func (p *availabilityTable) hide(user string, h Hidden) {
 	if old, ok := p.hidden.Get(user); ok {
 		p.bytes -= hiddenBytes(user, *old)
 	}
@@ -136,7 +136,7 @@ func (p *peopleTable) hide(user string, h Hidden) {
 }
 
 // size returns about how many bytes the table takes in a data file.
-func (p *peopleTable) size() int64 {
+func (p *availabilityTable) size() int64 {
 	if p == nil {
 		return 0
 	}
@@ -144,7 +144,7 @@ func (p *peopleTable) size() int64 {
 }
 
 // others returns what others see of a user besides the state, but for idleness.
-func (p *peopleTable) others(user string) store.Details {
+func (p *availabilityTable) others(user string) store.Details {
 	return store.Details{Said: p.saidOf(user), InCallUntil: p.inCallOf(user)}
 }
 
@@ -187,7 +187,7 @@ func countEnds(all *btree.BTreeG[userTime], r lastseen.Range) int64 {
 
 // nextHidden returns users who have a hidden time: those after the ones of the last call, and after the last one the
 // first ones again.
-func (p *peopleTable) nextHidden(limit int) (users []string) {
+func (p *availabilityTable) nextHidden(limit int) (users []string) {
 	p.hidden.Ascend(p.purged, func(user string, _ *Hidden) bool {
 		if user != p.purged {
 			users = append(users, user)
@@ -202,7 +202,7 @@ func (p *peopleTable) nextHidden(limit int) (users []string) {
 }
 
 // says reports whether a user says something that others see and that has not ended.
-func (p *peopleTable) says(now lastseen.Instant) bool {
+func (p *availabilityTable) says(now lastseen.Instant) bool {
 	if p == nil || p.said.Len() == 0 {
 		return false
 	}
@@ -211,23 +211,23 @@ func (p *peopleTable) says(now lastseen.Instant) bool {
 }
 
 // empty reports whether there is nothing to keep if the namespace has no users.
-func (p *peopleTable) empty() bool { return p == nil || p.said.Len() == 0 && p.hidden.Len() == 0 }
+func (p *availabilityTable) empty() bool { return p == nil || p.said.Len() == 0 && p.hidden.Len() == 0 }
 
-// frozenPeople is what is said in a namespace, to be read without a lock.
-type frozenPeople struct {
+// frozenAvailability is what is said in a namespace, to be read without a lock.
+type frozenAvailability struct {
 	said   *btree.Map[string, *lastseen.Said]
 	hidden *btree.Map[string, *Hidden]
 }
 
-func (p *peopleTable) freeze() frozenPeople {
+func (p *availabilityTable) freeze() frozenAvailability {
 	if p.empty() {
-		return frozenPeople{}
+		return frozenAvailability{}
 	}
-	return frozenPeople{p.said.Copy(), p.hidden.Copy()}
+	return frozenAvailability{p.said.Copy(), p.hidden.Copy()}
 }
 
 // scan adds what is said in a namespace to a log; see frozen.scan.
-func (f frozenPeople) scan(log Log, namespace string, written func() bool) {
+func (f frozenAvailability) scan(log Log, namespace string, written func() bool) {
 	f.said.Scan(func(user string, s *lastseen.Said) bool {
 		log.Say(namespace, user, *s)
 		return written()

@@ -78,7 +78,7 @@ func TestAvailabilityTable(t *testing.T) {
 				for _, user := range names {
 					requirePerson(t, u, user, want[user])
 				}
-				requireTable(t, u.people, want)
+				requireTable(t, u.availability, want)
 			},
 		})
 	})
@@ -90,11 +90,11 @@ func requirePerson(t require.TestingT, u *users, user string, want person) {
 	details := store.Details{Said: want.said, IdleSince: want.idle}
 	require.Equal(t, details != store.Details{}, d != nil, "%s: %v", user, want)
 	require.Equal(t, details, u.detailsOf(user))
-	require.Equal(t, want.said, u.people.saidOf(user))
-	require.Equal(t, want.hidden, u.people.hiddenOf(user))
+	require.Equal(t, want.said, u.availability.saidOf(user))
+	require.Equal(t, want.hidden, u.availability.hiddenOf(user))
 }
 
-func requireTable(t require.TestingT, p *peopleTable, want map[string]person) {
+func requireTable(t require.TestingT, p *availabilityTable, want map[string]person) {
 	if p == nil {
 		return
 	}
@@ -123,7 +123,7 @@ func requireTable(t require.TestingT, p *peopleTable, want map[string]person) {
 	require.Equal(t, bytes, p.bytes)
 }
 
-func textsOf(p *peopleTable) map[string]string {
+func textsOf(p *availabilityTable) map[string]string {
 	all := map[string]string{}
 	if p == nil {
 		return all

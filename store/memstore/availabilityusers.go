@@ -6,7 +6,7 @@ import (
 	"github.com/lastseen/lastseen/store/memstore/packed"
 )
 
-// hasDetails marks the place of a user, in the maps of [users], who has details in the table of people.
+// hasDetails marks the place of a user, in the maps of [users], who has details in the table of availability.
 const hasDetails packed.Place = 1 << 63
 
 // plain returns an entry without the mark.
@@ -15,13 +15,13 @@ func (e entry) plain() entry { return entry{e.score, e.name &^ hasDetails} }
 // details returns a user's state and details. Details is nil if the user has none.
 func (u *users) details(user string) (lastseen.State, *store.Details) {
 	_, e, known, _ := u.find(user)
-	switch {
+	switch a := u.availability; {
 	case e.name&hasDetails != 0:
-		return e.score.State(), u.people.details[e.name&^hasDetails]
-	case known || u.people == nil || u.people.said.Len() == u.people.saidBy && len(u.people.inCalls) == 0:
+		return e.score.State(), a.details[e.name&^hasDetails]
+	case known || a == nil || a.said.Len() == a.saidBy && len(a.inCalls) == 0:
 		return e.score.State(), nil
 	}
-	if d := u.people.others(user); d != (store.Details{}) {
+	if d := u.availability.others(user); d != (store.Details{}) {
 		return lastseen.State{}, &d
 	}
 	return lastseen.State{}, nil
@@ -29,7 +29,7 @@ func (u *users) details(user string) (lastseen.State, *store.Details) {
 
 // detailsOf returns the details of a user; zero if the user has none.
 func (u *users) detailsOf(user string) store.Details {
-	if u.people == nil {
+	if u.availability == nil {
 		return store.Details{}
 	}
 	if _, d := u.details(user); d != nil {
@@ -51,9 +51,9 @@ func (u *users) describe(user string, d store.Details) {
 	e.name = at
 	if d != (store.Details{}) {
 		e.name |= hasDetails
-		u.people.details[at] = &d
+		u.availability.details[at] = &d
 		if d.Said != (lastseen.Said{}) {
-			u.people.saidBy++
+			u.availability.saidBy++
 		}
 	}
 	switch {
@@ -67,18 +67,18 @@ func (u *users) describe(user string, d store.Details) {
 
 // undescribe deletes the details of a user who has some.
 func (u *users) undescribe(at packed.Place) {
-	if u.people.details[at].Said != (lastseen.Said{}) {
-		u.people.saidBy--
+	if u.availability.details[at].Said != (lastseen.Said{}) {
+		u.availability.saidBy--
 	}
-	delete(u.people.details, at)
+	delete(u.availability.details, at)
 }
 
-// describes reports whether there is a table of people, which it makes if there is something to store.
+// describes reports whether there is a table of availability, which it makes if there is something to store.
 func (u *users) describes(something bool) bool {
-	if u.people == nil && something {
-		u.people = newPeopleTable()
+	if u.availability == nil && something {
+		u.availability = newAvailabilityTable()
 	}
-	return u.people != nil
+	return u.availability != nil
 }
 
 // say stores what others see of what a user says, also of a user without a state.
@@ -86,16 +86,16 @@ func (u *users) say(user string, s lastseen.Said) {
 	if !u.describes(s != (lastseen.Said{})) {
 		return
 	}
-	u.people.say(user, s)
+	u.availability.say(user, s)
 	d := u.detailsOf(user)
-	d.Said = u.people.saidOf(user)
+	d.Said = u.availability.saidOf(user)
 	u.describe(user, d)
 }
 
 // hide stores the hidden time of a user, also of a user without a state.
 func (u *users) hide(user string, h Hidden) {
 	if u.describes(h != (Hidden{})) {
-		u.people.hide(user, h)
+		u.availability.hide(user, h)
 	}
 }
 
@@ -117,11 +117,11 @@ func (u *users) noteIdle(user string, d lastseen.Devices) {
 func (u *users) unlist() *users {
 	empty := newUsers()
 	empty.unlisted = true
-	if empty.people = u.people; empty.people != nil {
-		clear(empty.people.details)
-		empty.people.saidBy = 0
-		clear(empty.people.inCalls)
-		empty.people.callEnds.Clear()
+	if empty.availability = u.availability; empty.availability != nil {
+		clear(empty.availability.details)
+		empty.availability.saidBy = 0
+		clear(empty.availability.inCalls)
+		empty.availability.callEnds.Clear()
 	}
 	return empty
 }

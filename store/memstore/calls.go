@@ -190,7 +190,7 @@ func (s *Store) setInCalls(name string, users []string, until func(user string) 
 	for _, user := range users { // in this order in the feed, too
 		t.publish(n, user, func() { n.users.setInCall(user, until(user)) })
 	}
-	if p := n.users.people; p != nil {
+	if p := n.users.availability; p != nil {
 		for _, end := range firstUntil(p.callEnds, t.purgeable(name, s.tables.readClock()), maxPurge) {
 			t.publish(n, end.user, func() { n.users.setInCall(end.user, 0) })
 		}
@@ -239,24 +239,24 @@ func (t *callTable) inCallUntil(user string) lastseen.Instant {
 
 // setInCall stores until when a user is in a call, also for a user without a state.
 func (u *users) setInCall(user string, until lastseen.Instant) {
-	if !u.describes(until != 0) || u.people.inCallOf(user) == until {
+	if !u.describes(until != 0) || u.availability.inCallOf(user) == until {
 		return
 	}
-	u.people.setInCall(user, until)
+	u.availability.setInCall(user, until)
 	d := u.detailsOf(user)
 	d.InCallUntil = until
 	u.describe(user, d)
 }
 
 // inCallOf returns until when a user is in a call; 0 for not.
-func (p *peopleTable) inCallOf(user string) lastseen.Instant {
+func (p *availabilityTable) inCallOf(user string) lastseen.Instant {
 	if p == nil {
 		return 0
 	}
 	return p.inCalls[user]
 }
 
-func (p *peopleTable) setInCall(user string, until lastseen.Instant) {
+func (p *availabilityTable) setInCall(user string, until lastseen.Instant) {
 	if old, ok := p.inCalls[user]; ok {
 		delete(p.inCalls, user)
 		p.callEnds.Delete(userTime{old, user})

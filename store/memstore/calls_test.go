@@ -196,20 +196,20 @@ func TestPurgeInCalls(t *testing.T) {
 				set("other", end.Add(time.Hour))
 			}
 		}
-		people := f.tables.index.usersOf("chat").people
+		table := f.tables.index.usersOf("chat").availability
 		f.Passed.Add(10 * time.Second)
 		purge()
-		require.Len(t, people.inCalls, 101, "the feed has to have them")
+		require.Len(t, table.inCalls, 101, "the feed has to have them")
 		require.Equal(t, 1, f.sweep(f.Instant()).Decays)
 		set("user-2", end.Add(time.Hour))
 		purge()
-		require.Len(t, people.inCalls, 2)
-		require.Equal(t, 2, people.callEnds.Len())
-		require.Empty(t, people.details)
+		require.Len(t, table.inCalls, 2)
+		require.Equal(t, 2, table.callEnds.Len())
+		require.Empty(t, table.details)
 		set("user-2", 0)
 		set("other", 0)
-		require.Empty(t, people.inCalls)
-		require.Zero(t, people.callEnds.Len())
+		require.Empty(t, table.inCalls)
+		require.Zero(t, table.callEnds.Len())
 	}
 }
 
@@ -223,7 +223,7 @@ func TestInCallsEndWithTheNamespace(t *testing.T) {
 	_, err := s.Trim(t.Context(), "chat", store.TrimQuery{Age: time.Millisecond, Now: s.tables.readClock(), All: true})
 	require.NoError(t, err)
 	require.True(t, kit.RemoveEmpty(t, s, "chat"))
-	require.False(t, s.tables.index.usersOf("chat").people.empty())
+	require.False(t, s.tables.index.usersOf("chat").availability.empty())
 	ping(t, s, "bob", base)
 	_, details, err := s.Describe(t.Context(), "chat", []string{"bob"})
 	require.NoError(t, err)

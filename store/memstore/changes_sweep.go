@@ -100,7 +100,7 @@ func lastOf(batch []decay) map[string]int {
 
 // seenAs returns what others see of a user who decays.
 func (n *namespace) seenAs(d decay) seen {
-	if n.users.people == nil {
+	if n.users.availability == nil {
 		return seen{State: d.State}
 	}
 	return n.seen(d.User)
@@ -145,7 +145,7 @@ func (n *namespace) decays(t lastseen.Thresholds, from, to lastseen.Instant) *de
 		}
 		d.streams[i].advance()
 	}
-	if p := n.users.people; p != nil {
+	if p := n.users.availability; p != nil {
 		for i, ends := range []*btree.BTreeG[userTime]{p.ends, p.callEnds} {
 			d.streams[2+i].pull = endsIn(ends, d.ends)
 			d.streams[2+i].advance()
@@ -193,7 +193,7 @@ func (d *decays) total() (total int64) {
 			total += d.n.count(users)
 		}
 	}
-	if p := d.n.users.people; p != nil {
+	if p := d.n.users.availability; p != nil {
 		total += countEnds(p.ends, d.ends) + countEnds(p.callEnds, d.ends)
 	}
 	return total

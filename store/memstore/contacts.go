@@ -206,7 +206,7 @@ func (c *contactsTrim) lastUse(owner string, kept ownedContacts) lastseen.Instan
 		return max(c.now, c.n.users.contacts.newest())
 	}
 	used := max(kept.used, c.n.get(owner).At)
-	h := c.n.users.people.hiddenOf(owner)
+	h := c.n.users.availability.hiddenOf(owner)
 	if h.Ended && h.End > c.now.Add(store.MaxAhead) {
 		return used // a clock was wrong: see [lastseen.HiddenTime]
 	}

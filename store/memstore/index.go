@@ -89,9 +89,9 @@ func (n *namespace) set(user string, s lastseen.State) lastseen.State {
 // shrink frees the memory of a namespace that was large, once it is empty.
 func (n *namespace) shrink() {
 	if n.users.len() == 0 && n.users.large() {
-		feed, people, contacts, bytes := n.feed, n.users.people, n.users.contacts, n.users.bytes
+		feed, availability, contacts, bytes := n.feed, n.users.availability, n.users.contacts, n.users.bytes
 		*n = *newNamespace(newUsers())
-		n.feed, n.users.people, n.users.contacts, n.users.bytes = feed, people, contacts, bytes
+		n.feed, n.users.availability, n.users.contacts, n.users.bytes = feed, availability, contacts, bytes
 	}
 }
 
@@ -112,10 +112,10 @@ func (x *index) change(name string, change func(*users)) {
 	if u == x.none {
 		return
 	}
-	bytes := u.bytes + u.people.size()
+	bytes := u.bytes + u.availability.size()
 	change(u)
-	x.live += u.bytes + u.people.size() - bytes
-	if u.unlisted && u.people.empty() {
+	x.live += u.bytes + u.availability.size() - bytes
+	if u.unlisted && u.availability.empty() {
 		x.unlisted.Delete(name)
 	}
 }
@@ -140,7 +140,7 @@ func (x *index) add(name string) *namespace {
 func (x *index) drop(name string) {
 	x.unlist(name)
 	if u, ok := x.unlisted.Delete(name); ok {
-		x.live -= u.people.size()
+		x.live -= u.availability.size()
 	}
 }
 
@@ -153,7 +153,7 @@ func (x *index) unlist(name string) {
 	}
 	x.live -= namespaceBytes(name) + n.users.bytes
 	x.users -= int64(n.users.len())
-	if u := n.users.unlist(); !u.people.empty() {
+	if u := n.users.unlist(); !u.availability.empty() {
 		x.unlisted.Set(strings.Clone(name), u)
 	}
 }

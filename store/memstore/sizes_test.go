@@ -12,7 +12,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// TestSizeOfAvailability: docs/decisions/people.md names the memory of a user who says something.
+// TestSizeOfAvailability: docs/decisions/availability.md names the memory of a user who says something.
 func TestSizeOfAvailability(t *testing.T) {
 	testenv.SkipWithRace(t, "memory is not measured")
 	const n = 50_000
@@ -47,7 +47,7 @@ func TestSizeOfAvailability(t *testing.T) {
 		x.forget("chat", name)
 	}
 	require.Equal(t, namespaceBytes("chat"), x.live)
-	require.Empty(t, chat.users.people.details)
-	require.True(t, chat.users.people.empty())
+	require.Empty(t, chat.users.availability.details)
+	require.True(t, chat.users.availability.empty())
 	runtime.KeepAlive(&x)
 }

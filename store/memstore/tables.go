@@ -122,11 +122,11 @@ type Snapshot []frozen
 
 // frozen is a namespace in a snapshot.
 type frozen struct {
-	name    string
-	names   *packed.Names
-	order   *btree.BTreeG[entry] // nil for a namespace that does not exist
-	devices *deviceTable         // nil for none
-	people  frozenPeople
+	name         string
+	names        *packed.Names
+	order        *btree.BTreeG[entry] // nil for a namespace that does not exist
+	devices      *deviceTable         // nil for none
+	availability frozenAvailability
 
 	contacts *contactTable // nil for none
 }
@@ -136,13 +136,13 @@ func (x *index) freeze() Snapshot {
 	all := make(Snapshot, 0, x.namespaces.Len()+x.unlisted.Len())
 	x.namespaces.Scan(func(name string, n *namespace) bool {
 		all = append(all, frozen{
-			name, n.users.names.Freeze(), n.order.Copy(), n.users.devices.freeze(), n.users.people.freeze(),
+			name, n.users.names.Freeze(), n.order.Copy(), n.users.devices.freeze(), n.users.availability.freeze(),
 			n.users.contacts.freeze(),
 		})
 		return true
 	})
 	x.unlisted.Scan(func(name string, u *users) bool {
-		all = append(all, frozen{name: name, people: u.people.freeze()})
+		all = append(all, frozen{name: name, availability: u.availability.freeze()})
 		return true
 	})
 	return all
@@ -173,8 +173,8 @@ func (f *frozen) scan(log Log, written func() bool) {
 			return written()
 		})
 	}
-	if f.people.said != nil {
-		f.people.scan(log, f.name, written)
+	if f.availability.said != nil {
+		f.availability.scan(log, f.name, written)
 	}
 	f.contacts.scan(log, f.name, written)
 	if f.order == nil {

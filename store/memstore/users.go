@@ -15,16 +15,16 @@ import (
 
 // users finds the users of one namespace by their IDs. Like [names] it contains next to no pointers.
 type users struct {
-	hash       func(user string) uint64
-	names      packed.Names
-	bytes      int64            // about how many bytes all users take in a data file
-	known      map[uint64]entry // by the hash of the ID; a place can have the mark hasDetails
-	collisions map[string]entry // users whose hash is that of another user in known
-	devices    *deviceTable     // nil if no user has had a device
-	people     *peopleTable     // nil if no user has said anything, and no device has been idle
-	contacts   *contactTable    // nil if no user has had contacts
-	unlisted   bool             // the namespace does not exist; only what was said in it is kept
-	scans      string           // random: the first part of the places of scans, which others do not have
+	hash         func(user string) uint64
+	names        packed.Names
+	bytes        int64              // about how many bytes all users take in a data file
+	known        map[uint64]entry   // by the hash of the ID; a place can have the mark hasDetails
+	collisions   map[string]entry   // users whose hash is that of another user in known
+	devices      *deviceTable       // nil if no user has had a device
+	availability *availabilityTable // nil if no user has said anything, and no device has been idle
+	contacts     *contactTable      // nil if no user has had contacts
+	unlisted     bool               // the namespace does not exist; only what was said in it is kept
+	scans        string             // random: the first part of the places of scans, which others do not have
 }
 
 // entry is a user and when they were last seen.
@@ -77,8 +77,8 @@ func (u *users) set(user string, c packed.Score) (now, old entry, known bool) {
 	} else {
 		u.known[hash] = now
 	}
-	if !known && u.people != nil {
-		u.describe(user, u.people.others(user))
+	if !known && u.availability != nil {
+		u.describe(user, u.availability.others(user))
 	}
 	return now.plain(), old.plain(), known
 }

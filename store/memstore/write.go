@@ -170,12 +170,12 @@ func (s *Store) RemoveEmpty(ctx context.Context, namespace string) (bool, error)
 	removed := false
 	err := s.journal.Do(ctx, Write{Alone: true, op: opFunc(func(t *transaction) {
 		n, ok := t.index.namespaces.Get(namespace)
-		if !ok || n.users.len() > 0 || !n.users.contacts.empty() || n.users.people.says(s.tables.readClock()) ||
+		if !ok || n.users.len() > 0 || !n.users.contacts.empty() || n.users.availability.says(s.tables.readClock()) ||
 			s.calls.goOn(namespace) {
 			return
 		}
 		removed = true
-		if n.users.people.empty() {
+		if n.users.availability.empty() {
 			t.drop(namespace)
 		} else {
 			t.unlist(namespace)
@@ -210,7 +210,7 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 // DeleteNamespace implements [store.Store].
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 	return s.journal.Do(ctx, Write{Alone: true, Durable: true, op: opFunc(func(t *transaction) {
-		if t.exists(namespace) || t.index.usersOf(namespace).people != nil {
+		if t.exists(namespace) || t.index.usersOf(namespace).availability != nil {
 			t.drop(namespace)
 		}
 		s.calls.drop(namespace)

@@ -76,7 +76,7 @@ func useFeed(t *testing.T, f *feed) {
 	for _, key := range f.sideKeys() {
 		f.remove(key)
 	}
-	f.s.ExpireAgreements()
+	f.s.ExpireMetaCache()
 	f.ping(f.clock(), users...)
 	f.record()
 	r.requireTruth()

@@ -13,7 +13,7 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
-// This file records and reads what users say: see docs/decisions/people.md.
+// This file records and reads what users say: see docs/decisions/availability.md.
 
 // SetAvailability implements [store.Store].
 func (s *Store) SetAvailability(
@@ -24,7 +24,7 @@ func (s *Store) SetAvailability(
 		return lastseen.State{}, err
 	}
 	defer cancel()
-	c := &candidate{namespace: s.keys.namespace(name)}
+	c := &resolvedNamespace{namespace: s.keys.namespace(name)}
 	if !c.hasSideKeys() {
 		return lastseen.State{}, store.ErrNoAvailability
 	}
@@ -37,19 +37,21 @@ func (s *Store) SetAvailability(
 	}
 	state, err := s.say(ctx, c, user, said, at)
 	if err != nil {
-		s.agreements.recheck(name) // see record
+		s.metaCache.recheck(name) // see record
 	}
 	return state, err
 }
 
 // prepareToSay checks a namespace, and registers it where that is necessary for what a user says.
-func (s *Store) prepareToSay(ctx context.Context, c *candidate, user string, said lastseen.Said, at lastseen.Instant) {
+func (s *Store) prepareToSay(
+	ctx context.Context, c *resolvedNamespace, user string, said lastseen.Said, at lastseen.Instant,
+) {
 	invisible := said.Availability == lastseen.Invisible
 	if invisible && s.client.Evicts() {
 		c.err = store.ErrEvicts
 		return
 	}
-	if s.verify(ctx, []*candidate{c}); c.err != nil || said.At(at) == (lastseen.Said{}) {
+	if s.verify(ctx, []*resolvedNamespace{c}); c.err != nil || said.At(at) == (lastseen.Said{}) {
 		return
 	}
 	if invisible && !c.hasMeta {
@@ -58,11 +60,11 @@ func (s *Store) prepareToSay(ctx context.Context, c *candidate, user string, sai
 			return // an invisible user does not create the namespace, which does not exist any longer
 		}
 	}
-	s.admit(ctx, []*candidate{c})
+	s.admit(ctx, []*resolvedNamespace{c})
 }
 
 func (s *Store) say(
-	ctx context.Context, c *candidate, user string, said lastseen.Said, at lastseen.Instant,
+	ctx context.Context, c *resolvedNamespace, user string, said lastseen.Said, at lastseen.Instant,
 ) (state lastseen.State, err error) {
 	creates := func(has sides) string {
 		switch {
@@ -92,7 +94,7 @@ func (s *Store) say(
 		return state, err
 	}
 	if created := reply[0] == int64(1); created {
-		if s.register(ctx, []*candidate{c}, 0); c.err != nil {
+		if s.register(ctx, []*resolvedNamespace{c}, 0); c.err != nil {
 			return state, c.err
 		}
 	}
@@ -115,7 +117,9 @@ func (s *Store) ReadAvailability(
 }
 
 // readSaid reads what a user says. Commands with one key work also while slots move.
-func (s *Store) readSaid(ctx context.Context, c *candidate, user string, at lastseen.Instant) (lastseen.Said, error) {
+func (s *Store) readSaid(
+	ctx context.Context, c *resolvedNamespace, user string, at lastseen.Instant,
+) (lastseen.Said, error) {
 	key, pipe := c.of(user), s.client.Pipeline()
 	private, details := pipe.HGet(ctx, c.sideKey(key, 'p'), user), pipe.HGet(ctx, c.sideKey(key, 'd'), user)
 	_, _ = pipe.Exec(ctx) // each command keeps its error
@@ -151,36 +155,36 @@ func textOf(cmd *redis.StringCmd) (text string, found bool, err error) {
 	return text, err == nil, redisclient.Translate(err)
 }
 
-// This file keeps hidden users from creating a namespace that does not exist: see docs/decisions/people.md.
+// This file keeps hidden users from creating a namespace that does not exist: see docs/decisions/availability.md.
 
 // withoutHidden returns the batches that have something to write, and their namespaces. In a namespace that does not
 // exist, a batch of hidden users alone must not create it: the states of such a batch are filled in.
 func (s *Store) withoutHidden(
 	ctx context.Context, all []*pendingBatch,
-) (written []*pendingBatch, namespaces []*candidate) {
+) (written []*pendingBatch, namespaces []*resolvedNamespace) {
 	var checks []*hiddenCheck
 	for _, b := range all {
 		if b.mayBeNew() {
 			item := func(i int) (lastseen.Instant, *string) { return b.unique[i].At, &b.unique[i].User }
-			checks = append(checks, newHiddenCheck(&b.candidate, len(b.unique), item))
+			checks = append(checks, newHiddenCheck(&b.resolvedNamespace, len(b.unique), item))
 		}
 	}
 	s.findHidden(ctx, checks)
 	for _, b := range all {
-		if len(checks) > 0 && checks[0].candidate == &b.candidate {
+		if len(checks) > 0 && checks[0].resolvedNamespace == &b.resolvedNamespace {
 			check := checks[0]
 			if checks = checks[1:]; check.hidden {
 				b.states = check.states
 				continue
 			}
 		}
-		written, namespaces = append(written, b), append(namespaces, &b.candidate)
+		written, namespaces = append(written, b), append(namespaces, &b.resolvedNamespace)
 	}
 	return written, namespaces
 }
 
 // mayBeNew reports whether a namespace that can have hidden users does not exist.
-func (c *candidate) mayBeNew() bool {
+func (c *resolvedNamespace) mayBeNew() bool {
 	return c.err == nil && !c.hasMeta && !c.exists && c.hasSideKeys()
 }
 
@@ -190,7 +194,7 @@ func (s *Store) allDevicesHidden(ctx context.Context, d *pendingDevices) bool {
 	if !d.mayBeNew() {
 		return false
 	}
-	check := newHiddenCheck(&d.candidate, len(d.items), func(i int) (lastseen.Instant, *string) {
+	check := newHiddenCheck(&d.resolvedNamespace, len(d.items), func(i int) (lastseen.Instant, *string) {
 		return d.items[i].At, &d.items[i].User
 	})
 	s.findHidden(ctx, []*hiddenCheck{check})
@@ -202,7 +206,7 @@ func (s *Store) allDevicesHidden(ctx context.Context, d *pendingDevices) bool {
 
 // hiddenCheck finds out whether all items of a batch are hidden.
 type hiddenCheck struct {
-	*candidate
+	*resolvedNamespace
 	chunks []*chunk
 	calls  []shardCall
 	states []lastseen.State // of the items' users, if they are
@@ -210,8 +214,8 @@ type hiddenCheck struct {
 }
 
 // newHiddenCheck returns the check of a batch.
-func newHiddenCheck(c *candidate, count int, item func(int) (lastseen.Instant, *string)) *hiddenCheck {
-	check := &hiddenCheck{candidate: c, states: make([]lastseen.State, count)}
+func newHiddenCheck(c *resolvedNamespace, count int, item func(int) (lastseen.Instant, *string)) *hiddenCheck {
+	check := &hiddenCheck{resolvedNamespace: c, states: make([]lastseen.State, count)}
 	check.chunks = c.split(count, maxChunk, func(i int) string { _, user := item(i); return *user })
 	for _, chunk := range check.chunks {
 		var args []any

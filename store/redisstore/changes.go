@@ -26,7 +26,7 @@ type feeds struct {
 }
 
 // openFeeds checks that this server can serve namespaces and that they can have feeds, and fills in errors.
-func (s *feeds) openFeeds(ctx context.Context, all []*candidate) {
+func (s *feeds) openFeeds(ctx context.Context, all []*resolvedNamespace) {
 	allowed := s.allowsFeeds(ctx)
 	s.verify(ctx, all)
 	for _, c := range all {
@@ -71,9 +71,9 @@ func (s *feeds) SweepChanges(caller context.Context, sweeps []*store.ChangesSwee
 		return
 	}
 	defer cancel()
-	all := make([]*candidate, len(sweeps))
+	all := make([]*resolvedNamespace, len(sweeps))
 	for i, w := range sweeps {
-		all[i] = &candidate{namespace: s.keys.namespace(w.Namespace)}
+		all[i] = &resolvedNamespace{namespace: s.keys.namespace(w.Namespace)}
 	}
 	s.openFeeds(ctx, all)
 	var calls []shardCall

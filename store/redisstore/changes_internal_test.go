@@ -67,13 +67,13 @@ func TestSideKeys(t *testing.T) {
 func TestCheckWithoutMetas(t *testing.T) {
 	s := storeOn(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, MaxRetries: -1}), 1)
 	defer s.client.UniversalClient.Close()
-	s.agreements.confirm("chat")
-	c := &candidate{namespace: s.keys.namespace("chat")}
-	s.checkMetas(context.Background(), []*candidate{c})
+	s.metaCache.confirm("chat")
+	c := &resolvedNamespace{namespace: s.keys.namespace("chat")}
+	s.checkMetas(context.Background(), []*resolvedNamespace{c})
 	require.NoError(t, c.err)
 	require.True(t, c.hasMeta)
-	c = &candidate{namespace: s.keys.namespace("unknown")}
-	s.checkMetas(context.Background(), []*candidate{c})
+	c = &resolvedNamespace{namespace: s.keys.namespace("unknown")}
+	s.checkMetas(context.Background(), []*resolvedNamespace{c})
 	require.ErrorIs(t, c.err, store.ErrUnavailable)
 }
 

@@ -25,9 +25,9 @@ func (s *feeds) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
 		return
 	}
 	defer cancel()
-	all := make([]*candidate, len(reads))
+	all := make([]*resolvedNamespace, len(reads))
 	for i, r := range reads {
-		all[i] = &candidate{namespace: s.keys.namespace(r.Namespace)}
+		all[i] = &resolvedNamespace{namespace: s.keys.namespace(r.Namespace)}
 	}
 	s.openFeeds(ctx, all)
 	pending := make([]pendingRead, len(reads))

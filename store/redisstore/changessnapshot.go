@@ -50,7 +50,7 @@ func (s *feeds) SnapshotChanges(ctx context.Context, name string, users []string
 }
 
 // readSnapshot reads the reply of one shard: the users at the given places of the query, and where its feed ends.
-func readSnapshot(s *store.Snapshot, c *candidate, shard int, index []int, cmd *redis.Cmd) error {
+func readSnapshot(s *store.Snapshot, c *resolvedNamespace, shard int, index []int, cmd *redis.Cmd) error {
 	reply, err := cmd.Slice()
 	if err != nil {
 		return err

@@ -252,7 +252,7 @@ func TestUnavailablePrimary(t *testing.T) {
 			require.NotEmpty(t, where[true])
 			require.NotEmpty(t, where[false])
 			leave(t, away)
-			s.ExpireAgreements() // as every ten seconds
+			s.ExpireMetaCache() // as every ten seconds
 			lost := map[string]func() error{"new": func() error { return stores.Ping(s, "new", "alice") }}
 			for _, namespace := range where[true] {
 				lost[namespace] = func() error { return stores.Ping(s, namespace, "bob") }

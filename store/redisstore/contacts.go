@@ -120,7 +120,7 @@ func (s *contacts) changeManyContacts(
 // continueContacts removes contacts, and then adds others, some in each script. It reports whether another change came
 // before the first script.
 func (s *contacts) continueContacts(
-	ctx context.Context, c *candidate, owner string, task contactsTask, add, remove []string,
+	ctx context.Context, c *resolvedNamespace, owner string, task contactsTask, add, remove []string,
 ) (overtaken bool, err error) {
 	for first := true; first || len(add)+len(remove) > 0; first = false {
 		removed := min(len(remove), maxContactsScript)
@@ -162,8 +162,8 @@ func (s *contacts) beginMany(ctx context.Context) (end func(), err error) {
 // beginContacts begins a change of contacts that adds some, or none.
 func (s *contacts) beginContacts(
 	ctx context.Context, timeout time.Duration, name string, adds int,
-) (context.Context, context.CancelFunc, *candidate, error) {
-	return s.openWith(ctx, timeout, name, func(ctx context.Context, all []*candidate) {
+) (context.Context, context.CancelFunc, *resolvedNamespace, error) {
+	return s.openWith(ctx, timeout, name, func(ctx context.Context, all []*resolvedNamespace) {
 		switch c := all[0]; {
 		case !c.hasSideKeys():
 			c.err = store.ErrNoContacts
@@ -190,7 +190,7 @@ const (
 
 // runContacts runs contacts.lua. It registers a namespace that another server deleted meanwhile.
 func (s *contacts) runContacts(
-	ctx context.Context, c *candidate, owner string, task contactsTask, add, remove []string,
+	ctx context.Context, c *resolvedNamespace, owner string, task contactsTask, add, remove []string,
 ) (outcome int64, err error) {
 	args := append(make([]any, 0, 10+len(add)+len(remove)),
 		linkBase(), owner, store.MaxContacts, task.name, task.mark, maxContactsScript, len(add))
@@ -212,7 +212,7 @@ func (s *contacts) runContacts(
 		},
 	}})[0]
 	if err := redisclient.Translate(cmd.Err()); err != nil {
-		s.agreements.recheck(c.name) // see record
+		s.metaCache.recheck(c.name) // see record
 		return 0, err
 	}
 	reply, err := cmd.Int64Slice()
@@ -222,7 +222,7 @@ func (s *contacts) runContacts(
 	case reply[1] == tooManyContacts:
 		return 0, store.ErrTooManyContacts
 	case reply[0] == 1:
-		s.register(redisclient.Confirmed(ctx), []*candidate{c}, 0)
+		s.register(redisclient.Confirmed(ctx), []*resolvedNamespace{c}, 0)
 	}
 	return reply[1], c.err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
-// This file reads what others see of users besides their states, and what users say: see docs/decisions/people.md.
+// This file reads what others see of users besides states, and what users say: see docs/decisions/availability.md.
 
 // Describe implements [store.Store].
 func (s *Store) Describe(

@@ -27,7 +27,7 @@ func (s *Store) RecordDevices(
 	}
 	defer cancel()
 	d := &pendingDevices{
-		pendingBatch: pendingBatch{candidate: candidate{namespace: s.keys.namespace(name)}},
+		pendingBatch: pendingBatch{resolvedNamespace: resolvedNamespace{namespace: s.keys.namespace(name)}},
 		window:       window, items: batch, states: make(map[string]lastseen.State, len(batch)),
 	}
 	if !d.hasSideKeys() {
@@ -36,19 +36,19 @@ func (s *Store) RecordDevices(
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	s.verify(ctx, []*candidate{&d.candidate})
+	s.verify(ctx, []*resolvedNamespace{&d.resolvedNamespace})
 	if s.allDevicesHidden(ctx, d) {
 		return d.result(), nil
 	}
-	if s.admit(ctx, []*candidate{&d.candidate}); d.err != nil {
+	if s.admit(ctx, []*resolvedNamespace{&d.resolvedNamespace}); d.err != nil {
 		return nil, d.err
 	}
 	if s.writeDevices(redisclient.Confirmed(ctx), d); d.err != nil {
-		s.agreements.recheck(name) // see record
+		s.metaCache.recheck(name) // see record
 		return nil, d.err
 	}
 	if d.created { // perhaps since another server deleted the namespace
-		s.register(ctx, []*candidate{&d.candidate}, 0)
+		s.register(ctx, []*resolvedNamespace{&d.resolvedNamespace}, 0)
 	}
 	return d.result(), d.err
 }

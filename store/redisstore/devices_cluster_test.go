@@ -118,7 +118,7 @@ func testDevicesWhileSlotsMove(t *testing.T, c *redistest.Cluster, l *devicesLog
 		to := c.Next(t, key)
 		require.NoError(t, to.Client(t).ScriptFlush(context.Background()).Err())
 		c.MoveSlot(t, c.Slot(t, key), to, func() {
-			l.s.ExpireAgreements()
+			l.s.ExpireMetaCache()
 			l.next()
 		})
 	}

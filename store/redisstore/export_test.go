@@ -11,13 +11,13 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// ExpireAgreements makes the store check each namespace again, as it does every sampleEvery.
-func (s *Store) ExpireAgreements() { s.agreements.nextRound() }
+// ExpireMetaCache makes the store check each namespace again, as it does every sampleEvery.
+func (s *Store) ExpireMetaCache() { s.metaCache.nextRound() }
 
 // ConfirmAll makes the store believe that it has just checked all namespaces that it knows.
 func (s *Store) ConfirmAll() {
-	s.agreements.last.Range(func(name, _ any) bool {
-		s.agreements.confirm(name.(string))
+	s.metaCache.last.Range(func(name, _ any) bool {
+		s.metaCache.confirm(name.(string))
 		return true
 	})
 }
@@ -46,7 +46,7 @@ func (s *Store) FirstUsers(name string) (users []string) {
 
 // outboxOf returns the key of the users who have to be copied.
 func (s *Store) outboxOf(name string) string {
-	return callNamespace{&candidate{namespace: s.keys.namespace(name)}, s}.Key("calloutbox")
+	return callNamespace{&resolvedNamespace{namespace: s.keys.namespace(name)}, s}.Key("calloutbox")
 }
 
 // SetInCall records until when a user is in a call.

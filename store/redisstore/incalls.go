@@ -12,7 +12,7 @@ import (
 
 // callNamespace is a [rediscalls.Namespace].
 type callNamespace struct {
-	*candidate
+	*resolvedNamespace
 	s *Store
 }
 
@@ -33,17 +33,17 @@ func (s *Store) openCalls(
 
 func (c callNamespace) Name() string           { return c.name }
 func (c callNamespace) Key(word string) string { return c.namedKey(word, c.shard(0)) }
-func (c callNamespace) Recheck()               { c.s.agreements.recheck(c.name) }
-func (c callNamespace) Listed() bool           { return c.s.agreements.load(c.name).calls }
-func (c callNamespace) SetListed(listed bool)  { c.s.agreements.setCalls(c.name, listed) }
+func (c callNamespace) Recheck()               { c.s.metaCache.recheck(c.name) }
+func (c callNamespace) Listed() bool           { return c.s.metaCache.load(c.name).calls }
+func (c callNamespace) SetListed(listed bool)  { c.s.metaCache.setCalls(c.name, listed) }
 
 func (c callNamespace) Admit(ctx context.Context) error {
-	c.s.admit(ctx, []*candidate{c.candidate})
+	c.s.admit(ctx, []*resolvedNamespace{c.resolvedNamespace})
 	return c.err
 }
 
 func (c callNamespace) Register(ctx context.Context) error {
-	c.s.register(ctx, []*candidate{c.candidate}, 0)
+	c.s.register(ctx, []*resolvedNamespace{c.resolvedNamespace}, 0)
 	return c.err
 }
 
@@ -59,7 +59,7 @@ func (c callNamespace) SetInCalls(ctx context.Context, in []rediscalls.InCall) e
 	}
 	fresh, err := c.s.writeInCalls(ctx, c.namespace, in)
 	if err == nil && fresh {
-		err = c.s.keepInCalls(ctx, c.candidate, in)
+		err = c.s.keepInCalls(ctx, c.resolvedNamespace, in)
 	}
 	return err
 }
@@ -73,8 +73,8 @@ func (s *Store) forgetCalls(ctx context.Context, ns namespace, user string) erro
 	if err != nil || !listed {
 		return err
 	}
-	c := &candidate{namespace: ns}
-	if s.verify(ctx, []*candidate{c}); c.err != nil {
+	c := &resolvedNamespace{namespace: ns}
+	if s.verify(ctx, []*resolvedNamespace{c}); c.err != nil {
 		return c.err
 	}
 	return rediscalls.Forget(ctx, s.calls, callNamespace{c, s}, user)
@@ -115,10 +115,10 @@ func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []rediscalls.
 
 // keepInCalls deletes copies in new keys of details again if another server has deleted the namespace since it was
 // checked.
-func (s *Store) keepInCalls(ctx context.Context, c *candidate, in []rediscalls.InCall) error {
-	s.agreements.recheck(c.name)
-	again := &candidate{namespace: c.namespace}
-	if s.verify(ctx, []*candidate{again}); again.err != nil || again.hasMeta {
+func (s *Store) keepInCalls(ctx context.Context, c *resolvedNamespace, in []rediscalls.InCall) error {
+	s.metaCache.recheck(c.name)
+	again := &resolvedNamespace{namespace: c.namespace}
+	if s.verify(ctx, []*resolvedNamespace{again}); again.err != nil || again.hasMeta {
 		return again.err
 	}
 	none := make([]rediscalls.InCall, len(in))

@@ -229,7 +229,7 @@ func testLostNames(t *testing.T, url string, client redis.UniversalClient) {
 	confirm()
 	require.Equal(t, names[1:], list())
 	for range 10 { // not used for more than a minute: another server may know better
-		s.ExpireAgreements()
+		s.ExpireMetaCache()
 	}
 	client.Del(ctx, listed)
 	require.NoError(t, stores.Ping(s, names[5], "alice"))

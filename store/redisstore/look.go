@@ -26,7 +26,7 @@ type look struct {
 func (s *shards) lookFirst(ctx context.Context, calls []shardCall, open []int, cmds []*redis.Cmd) (ready, again []int) {
 	unknown := map[string]*look{}
 	var order []*look
-	round := s.agreements.round.Load()
+	round := s.metaCache.round.Load()
 	for _, at := range open {
 		c := &calls[at]
 		known := s.sides.of(c.shard)
@@ -91,7 +91,7 @@ func (s *shards) lookAt(ctx context.Context, all []*look) (failed map[string]err
 		if err != nil && (!redis.HasErrorPrefix(err, "TRYAGAIN") || s.sides.of(shard).stored == "") {
 			failed[shard] = err
 		} else if err == nil {
-			s.sides.set(shard, knownShard{stored: text, round: s.agreements.round.Load()})
+			s.sides.set(shard, knownShard{stored: text, round: s.metaCache.round.Load()})
 		}
 	}
 	return failed
@@ -127,7 +127,7 @@ func (s *shards) compare(l *look) (*redisclient.Call, error) {
 		}
 	}
 	stored := sides(text)
-	s.sides.set(l.shard, knownShard{stored: stored, lost: without(text, found), round: s.agreements.round.Load()})
+	s.sides.set(l.shard, knownShard{stored: stored, lost: without(text, found), round: s.metaCache.round.Load()})
 	if strings.ContainsAny(found, "hp") { // see repair
 		found += "hp"
 	}

@@ -100,8 +100,8 @@ func (s *registry) storedAs(name string, meta any) namespace {
 	return keyspace{prefix: s.keys.prefix, layouts: map[string]Layout{name: layout}}.namespace(name)
 }
 
-// candidate is a namespace that is being checked.
-type candidate struct {
+// resolvedNamespace is a namespace that is being checked.
+type resolvedNamespace struct {
 	namespace
 	hasMeta  bool
 	outdated bool  // the meta is that of an earlier layout
@@ -118,16 +118,16 @@ func (s *registry) open(ctx context.Context, name string) (context.Context, cont
 	return ctx, cancel, c.namespace, nil
 }
 
-// openWith is open with another time and check, whose errors are in the candidate that it is given.
+// openWith is open with another time and check, whose errors are in the namespace that it is given.
 func (s *registry) openWith(
-	ctx context.Context, timeout time.Duration, name string, check func(context.Context, []*candidate),
-) (context.Context, context.CancelFunc, *candidate, error) {
+	ctx context.Context, timeout time.Duration, name string, check func(context.Context, []*resolvedNamespace),
+) (context.Context, context.CancelFunc, *resolvedNamespace, error) {
 	ctx, cancel, err := s.client.Begin(ctx, timeout)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	c := &candidate{namespace: s.keys.namespace(name)}
-	if check(ctx, []*candidate{c}); c.err != nil {
+	c := &resolvedNamespace{namespace: s.keys.namespace(name)}
+	if check(ctx, []*resolvedNamespace{c}); c.err != nil {
 		cancel()
 		return nil, nil, nil, c.err
 	}
@@ -136,10 +136,10 @@ func (s *registry) openWith(
 
 // verify checks, once in each round, that namespaces are stored as this server stores them, and fills in what it finds.
 // Sets without a meta and shared sets may hold anything, so their scores are checked, too.
-func (s *registry) verify(ctx context.Context, all []*candidate) {
-	var unsure []*candidate
+func (s *registry) verify(ctx context.Context, all []*resolvedNamespace) {
+	var unsure []*resolvedNamespace
 	for _, c := range all {
-		if c.hasMeta = s.agreements.current(c.name); !c.hasMeta {
+		if c.hasMeta = s.metaCache.current(c.name); !c.hasMeta {
 			unsure = append(unsure, c)
 		}
 	}
@@ -148,25 +148,25 @@ func (s *registry) verify(ctx context.Context, all []*candidate) {
 	}
 	s.checkMetas(ctx, unsure)
 	s.upgradeMetas(ctx, unsure)
-	s.checkScores(ctx, slices.DeleteFunc(slices.Clone(unsure), func(c *candidate) bool {
+	s.checkScores(ctx, slices.DeleteFunc(slices.Clone(unsure), func(c *resolvedNamespace) bool {
 		return c.err != nil || c.hasMeta && !c.shared
 	}))
 	for _, c := range unsure {
 		if c.err == nil && c.hasMeta {
-			s.agreements.confirm(c.name)
+			s.metaCache.confirm(c.name)
 		}
 	}
 }
 
-// checkMetas compares metas with the settings. While those of a Cluster cannot be read, earlier agreements hold.
-func (s *registry) checkMetas(ctx context.Context, all []*candidate) {
+// checkMetas compares metas with the settings. While those of a Cluster cannot be read, earlier checks count.
+func (s *registry) checkMetas(ctx context.Context, all []*resolvedNamespace) {
 	metas, err := s.readMetas(ctx, all)
 	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.client.InCluster()
 	for i, c := range all {
 		switch {
 		case err == nil:
 			s.checkMeta(c, metas[i])
-		case mayHold && s.agreements.known(c.name):
+		case mayHold && s.metaCache.known(c.name):
 			c.hasMeta = true
 		default:
 			c.err = err
@@ -174,7 +174,7 @@ func (s *registry) checkMetas(ctx context.Context, all []*candidate) {
 	}
 }
 
-func (s *registry) checkMeta(c *candidate, meta any) {
+func (s *registry) checkMeta(c *resolvedNamespace, meta any) {
 	text, found := meta.(string)
 	before := c.meta()
 	before.layout = 0
@@ -185,7 +185,7 @@ func (s *registry) checkMeta(c *candidate, meta any) {
 		c.outdated = true
 		return
 	}
-	s.agreements.forget(c.name)
+	s.metaCache.forget(c.name)
 	if found {
 		c.err = c.mismatch(text)
 	}
@@ -193,7 +193,7 @@ func (s *registry) checkMeta(c *candidate, meta any) {
 
 // upgradeMetas writes the metas of namespaces that an earlier version wrote, and deletes the fields in which it kept
 // which side keys scripts name: these are found by looking.
-func (s *registry) upgradeMetas(ctx context.Context, all []*candidate) {
+func (s *registry) upgradeMetas(ctx context.Context, all []*resolvedNamespace) {
 	for _, c := range all {
 		if !c.outdated || c.err != nil {
 			continue
@@ -208,7 +208,7 @@ func (s *registry) upgradeMetas(ctx context.Context, all []*candidate) {
 
 // readMetas reads the metas of namespaces, nil for those without one. In a Cluster they may be on a different Redis
 // from the namespaces: when it hangs, there has to be time left for those.
-func (s *registry) readMetas(ctx context.Context, all []*candidate) (metas []any, err error) {
+func (s *registry) readMetas(ctx context.Context, all []*resolvedNamespace) (metas []any, err error) {
 	if s.client.InCluster() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.client.Timeout/2)
@@ -222,32 +222,32 @@ func (s *registry) readMetas(ctx context.Context, all []*candidate) (metas []any
 	return metas, redisclient.Translate(err)
 }
 
-// agreements remembers the namespaces that were stored as this server stores them when they were last checked, each by
+// metaCache remembers the namespaces that were stored as this server stores them when they were last checked, each by
 // the number of the round in which that was. The zero value is ready for use.
-type agreements struct {
+type metaCache struct {
 	round atomic.Int64
-	last  sync.Map // name → agreement
+	last  sync.Map // name → metaEntry
 }
 
-type agreement struct {
+type metaEntry struct {
 	round int64
 	calls bool // the namespace is in the list of those with calls
 }
 
-// load returns the agreement on a namespace; one of a round before the first if there is none.
-func (a *agreements) load(name string) agreement {
+// load returns the entry of a namespace; one of a round before the first if there is none.
+func (a *metaCache) load(name string) metaEntry {
 	if last, found := a.last.Load(name); found {
-		return last.(agreement)
+		return last.(metaEntry)
 	}
-	return agreement{round: -1}
+	return metaEntry{round: -1}
 }
 
-// keepAgreed is the number of rounds for which an unused namespace is remembered: an hour. Other servers remove
+// keepUnused is the number of rounds for which an unused namespace is remembered: an hour. Other servers remove
 // namespaces, and new ones come.
-const keepAgreed = int64(time.Hour / sampleEvery)
+const keepUnused = int64(time.Hour / sampleEvery)
 
 // expire returns a function that begins a round, except the first time.
-func (a *agreements) expire() func(context.Context) {
+func (a *metaCache) expire() func(context.Context) {
 	begun := false
 	return func(context.Context) {
 		if begun {
@@ -258,10 +258,10 @@ func (a *agreements) expire() func(context.Context) {
 }
 
 // nextRound begins a round, in which namespaces are checked again.
-func (a *agreements) nextRound() {
+func (a *metaCache) nextRound() {
 	round := a.round.Add(1)
 	a.last.Range(func(name, last any) bool {
-		if round-last.(agreement).round > keepAgreed {
+		if round-last.(metaEntry).round > keepUnused {
 			a.last.CompareAndDelete(name, last)
 		}
 		return true
@@ -269,15 +269,15 @@ func (a *agreements) nextRound() {
 }
 
 // current reports whether a namespace was checked in this round.
-func (a *agreements) current(name string) bool {
+func (a *metaCache) current(name string) bool {
 	return a.load(name).round == a.round.Load()
 }
 
 // recent returns the names of the namespaces that were checked in the last minute.
-func (a *agreements) recent() (names []string) {
+func (a *metaCache) recent() (names []string) {
 	oldest := a.round.Load() - int64(time.Minute/sampleEvery)
 	a.last.Range(func(name, last any) bool {
-		if last.(agreement).round >= oldest {
+		if last.(metaEntry).round >= oldest {
 			names = append(names, name.(string))
 		}
 		return true
@@ -285,27 +285,27 @@ func (a *agreements) recent() (names []string) {
 	return names
 }
 
-func (a *agreements) confirm(name string) {
-	a.last.Store(name, agreement{round: a.round.Load()})
+func (a *metaCache) confirm(name string) {
+	a.last.Store(name, metaEntry{round: a.round.Load()})
 }
 
 // setCalls notes whether a namespace is in the list of those with calls. That holds until its next check.
-func (a *agreements) setCalls(name string, listed bool) {
+func (a *metaCache) setCalls(name string, listed bool) {
 	if last, found := a.last.Load(name); found {
-		a.last.CompareAndSwap(name, last, agreement{last.(agreement).round, listed})
+		a.last.CompareAndSwap(name, last, metaEntry{last.(metaEntry).round, listed})
 	}
 }
 
-func (a *agreements) known(name string) bool {
+func (a *metaCache) known(name string) bool {
 	_, found := a.last.Load(name)
 	return found
 }
 
 // recheck has a namespace checked again before its next use.
-func (a *agreements) recheck(name string) {
+func (a *metaCache) recheck(name string) {
 	if last := a.load(name); last.round == a.round.Load() {
-		a.last.CompareAndSwap(name, last, agreement{round: last.round - 1})
+		a.last.CompareAndSwap(name, last, metaEntry{round: last.round - 1})
 	}
 }
 
-func (a *agreements) forget(name string) { a.last.Delete(name) }
+func (a *metaCache) forget(name string) { a.last.Delete(name) }

@@ -23,15 +23,15 @@ type registry struct {
 
 // ensure checks namespaces that are about to be written to, and registers those without a meta. The limit on namespaces
 // applies to namespaces without members.
-func (s *registry) ensure(ctx context.Context, all []*candidate) {
+func (s *registry) ensure(ctx context.Context, all []*resolvedNamespace) {
 	s.verify(ctx, all)
 	s.admit(ctx, all)
 }
 
 // admit registers namespaces without a meta, which were verified.
-func (s *registry) admit(ctx context.Context, all []*candidate) {
-	all = slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.err != nil || c.hasMeta })
-	var populated, empty []*candidate
+func (s *registry) admit(ctx context.Context, all []*resolvedNamespace) {
+	all = slices.DeleteFunc(slices.Clone(all), func(c *resolvedNamespace) bool { return c.err != nil || c.hasMeta })
+	var populated, empty []*resolvedNamespace
 	for _, c := range all {
 		if c.exists {
 			populated = append(populated, c)
@@ -45,15 +45,15 @@ func (s *registry) admit(ctx context.Context, all []*candidate) {
 
 // register adds namespaces to the list while it has fewer than limit names (0 for any number), then writes missing
 // metas, and verifies them: another server may have written another one. A namespace with a meta is always in the list.
-func (s *registry) register(ctx context.Context, all []*candidate, limit int) {
+func (s *registry) register(ctx context.Context, all []*resolvedNamespace, limit int) {
 	if len(all) == 0 {
 		return
 	}
 	for _, c := range all {
-		s.agreements.recheck(c.name)
+		s.metaCache.recheck(c.name)
 	}
 	err := s.writeNames(ctx, all, limit)
-	added := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.err != nil })
+	added := slices.DeleteFunc(slices.Clone(all), func(c *resolvedNamespace) bool { return c.err != nil })
 	if err == nil {
 		err = s.writeMetas(ctx, added)
 	}
@@ -70,7 +70,7 @@ func (s *registry) register(ctx context.Context, all []*candidate, limit int) {
 const maxNames = 512
 
 // writeNames adds namespaces to the list. It sets the error of those that exceed the limit.
-func (s *registry) writeNames(ctx context.Context, all []*candidate, limit int) error {
+func (s *registry) writeNames(ctx context.Context, all []*resolvedNamespace, limit int) error {
 	for part := range slices.Chunk(all, maxNames) {
 		args := []any{limit}
 		for _, c := range part {
@@ -91,7 +91,7 @@ func (s *registry) writeNames(ctx context.Context, all []*candidate, limit int) 
 	return nil
 }
 
-func (s *registry) writeMetas(ctx context.Context, all []*candidate) error {
+func (s *registry) writeMetas(ctx context.Context, all []*resolvedNamespace) error {
 	pipe := s.client.Pipeline()
 	for _, c := range all {
 		pipe.HSetNX(ctx, s.keys.meta(), c.name, c.meta().String())
@@ -111,17 +111,17 @@ func (s *registry) Register(ctx context.Context, namespaces []string) error {
 	if len(namespaces) == 0 {
 		return nil
 	}
-	all := make([]*candidate, len(namespaces))
+	all := make([]*resolvedNamespace, len(namespaces))
 	for i, name := range namespaces {
-		all[i] = &candidate{namespace: s.keys.namespace(name)}
-		s.agreements.recheck(name)
+		all[i] = &resolvedNamespace{namespace: s.keys.namespace(name)}
+		s.metaCache.recheck(name)
 	}
 	s.verify(ctx, all)
 	listed, err := s.listed(ctx, namespaces)
 	if err != nil {
 		return err
 	}
-	var missing []*candidate
+	var missing []*resolvedNamespace
 	for i, c := range all {
 		if c.err == nil && (!c.hasMeta || !listed[i]) {
 			missing = append(missing, c)
@@ -167,7 +167,7 @@ func (s *registry) listed(ctx context.Context, names []string) ([]bool, error) {
 // confirmNames adds the names to the list that it has lost, of namespaces that this server uses: jobs such as retention
 // visit only what is in the list. Those without a meta were deleted, or are registered at the next write.
 func (s *registry) confirmNames(ctx context.Context) {
-	for names := range slices.Chunk(s.agreements.recent(), maxNames) {
+	for names := range slices.Chunk(s.metaCache.recent(), maxNames) {
 		if err := s.listLost(ctx, names); err != nil {
 			return // the next minute comes
 		}
@@ -190,7 +190,7 @@ func (s *registry) listLost(ctx context.Context, names []string) error {
 }
 
 // refused returns why namespaces cannot be served: the first error that is not about one of them, or else all.
-func refused(all []*candidate) (joined error) {
+func refused(all []*resolvedNamespace) (joined error) {
 	for _, c := range all {
 		switch {
 		case errors.Is(c.err, store.ErrMismatch):
@@ -264,7 +264,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	}
 	if ns.hasSideKeys() {
 		err = s.deleteShards(ctx, ns, "")
-		return cmp.Or(err, rediscalls.Delete(ctx, s.calls, callNamespace{&candidate{namespace: ns}, s}))
+		return cmp.Or(err, rediscalls.Delete(ctx, s.calls, callNamespace{&resolvedNamespace{namespace: ns}, s}))
 	}
 	pipe := s.client.Pipeline()
 	for _, key := range ns.all() { // each key for itself: a command with several fails while their slot moves
@@ -298,21 +298,21 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 		listed, err := s.listAgain(ctx, name)
 		return existed && !listed && err == nil, err
 	}
-	c := &candidate{namespace: ns}
-	s.register(ctx, []*candidate{c}, 0)
+	c := &resolvedNamespace{namespace: ns}
+	s.register(ctx, []*resolvedNamespace{c}, 0)
 	return false, c.err
 }
 
 // unregister removes the meta and the name of a namespace, and reports whether either existed. The meta goes
 // first, since a namespace with a meta is always in the list. In a Cluster the parts of a pipeline are not in order.
 func (s *registry) unregister(ctx context.Context, name string) (existed bool, err error) {
-	s.agreements.forget(name)
+	s.metaCache.forget(name)
 	metas, err := s.client.HDel(ctx, s.keys.meta(), name).Result()
 	if err != nil {
 		return false, redisclient.Translate(err)
 	}
 	names, err := s.client.ZRem(ctx, s.keys.registry(), name).Result()
-	s.agreements.forget(name) // another call may have checked it meanwhile
+	s.metaCache.forget(name) // another call may have checked it meanwhile
 	return metas+names > 0, redisclient.Translate(err)
 }
 
@@ -334,7 +334,7 @@ func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
 	if !ns.hasSideKeys() {
 		return false, nil
 	}
-	goOn, err := rediscalls.GoOn(ctx, s.calls, callNamespace{&candidate{namespace: ns}, s})
+	goOn, err := rediscalls.GoOn(ctx, s.calls, callNamespace{&resolvedNamespace{namespace: ns}, s})
 	if err != nil || goOn {
 		return goOn, err
 	}

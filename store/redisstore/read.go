@@ -38,9 +38,9 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 		return
 	}
 	defer cancel()
-	all := make([]*candidate, len(batches))
+	all := make([]*resolvedNamespace, len(batches))
 	for i, b := range batches {
-		all[i] = &candidate{namespace: s.keys.namespace(b.Namespace)}
+		all[i] = &resolvedNamespace{namespace: s.keys.namespace(b.Namespace)}
 	}
 	s.verify(ctx, all)
 	pipe := s.client.Reader(ctx).Pipeline()
@@ -74,7 +74,7 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 
 // queryLookup adds the commands for a chunk to a pipeline.
 func (s *Store) queryLookup(
-	ctx context.Context, pipe redis.Pipeliner, of *candidate, b *store.Batch[string], c *chunk,
+	ctx context.Context, pipe redis.Pipeliner, of *resolvedNamespace, b *store.Batch[string], c *chunk,
 ) lookupCmd {
 	cmd := lookupCmd{Batch: b, chunk: c, namespace: of.namespace}
 	cmd.reply = redis.NewFloatSliceCmd(ctx, lookupArgs(b, c)...)

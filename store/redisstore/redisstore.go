@@ -139,7 +139,7 @@ func Open(o Options) (*Store, error) {
 			"redis-prefix", o.Prefix)
 	}
 	client.Every(sampleEvery, s.monitor)
-	client.Every(sampleEvery, s.agreements.expire())
+	client.Every(sampleEvery, s.metaCache.expire())
 	client.Every(time.Minute, s.confirmNames)
 	client.Every(redisclient.ClockEvery, client.Clock.Refresh)
 	if o.MaxLag > 0 {

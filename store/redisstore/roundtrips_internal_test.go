@@ -83,7 +83,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		counted.n.Store(0)
 		s.PingBatches(ctx, sightings)
 		pings = counted.n.Swap(0)
-		s.agreements.nextRound() // as every ten seconds
+		s.metaCache.nextRound() // as every ten seconds
 		s.LookupBatches(ctx, users)
 		for i := range users {
 			require.NoError(t, sightings[i].Err)

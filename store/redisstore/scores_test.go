@@ -118,7 +118,7 @@ func TestUnitIsCheckedAgain(t *testing.T) {
 	s := stores.New(t, redisstore.Options{URL: url, Layouts: seconds})
 	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "stray", Score: 1_700_000_000_000}).Err())
-	s.ExpireAgreements()
+	s.ExpireMetaCache()
 	refuses(t, client, s)
 	require.NoError(t, client.ZRem(ctx, "presence:chat", "stray").Err())
 	require.NoError(t, stores.Ping(s, "chat", "alice"))

@@ -104,46 +104,47 @@ func TestNodeOfAnUnknownCluster(t *testing.T) {
 	require.Equal(t, 1, asked)
 }
 
-// TestAgreedIsBounded: an unused namespace is not remembered for ever. One that is in use is, even while its meta
+// TestMetaCacheIsBounded: an unused namespace is not remembered for ever. One that is in use is, even while its meta
 // cannot be read.
-func TestAgreedIsBounded(t *testing.T) {
+func TestMetaCacheIsBounded(t *testing.T) {
 	ctx := context.Background()
-	used := &candidate{namespace: keyspace{prefix: "presence:", shards: 1, unit: Milliseconds}.namespace("used")}
+	keys := keyspace{prefix: "presence:", shards: 1, unit: Milliseconds}
+	used := &resolvedNamespace{namespace: keys.namespace("used")}
 	nowhere := func(context.Context) ([]redis.ClusterSlot, error) { return nil, errors.New("away") }
 	s := onCluster(t, 1, nowhere)
-	s.agreements.confirm("used")
-	s.agreements.confirm("gone")
-	for range 2 * keepAgreed {
-		s.agreements.nextRound()
-		require.False(t, s.agreements.current("used"))
-		s.verify(ctx, []*candidate{used})
+	s.metaCache.confirm("used")
+	s.metaCache.confirm("gone")
+	for range 2 * keepUnused {
+		s.metaCache.nextRound()
+		require.False(t, s.metaCache.current("used"))
+		s.verify(ctx, []*resolvedNamespace{used})
 		require.NoError(t, used.err)
-		require.True(t, s.agreements.current("used"))
+		require.True(t, s.metaCache.current("used"))
 	}
-	require.True(t, s.agreements.known("used"))
-	require.False(t, s.agreements.known("gone"))
+	require.True(t, s.metaCache.known("used"))
+	require.False(t, s.metaCache.known("gone"))
 }
 
-// TestAgreedOutsideACluster: a namespace is on the Redis that has its meta. If the meta cannot be read, the namespace
-// cannot be served either.
-func TestAgreedOutsideACluster(t *testing.T) {
+// TestMetaCacheOutsideACluster: a namespace is on the Redis that has its meta. If the meta cannot be read, the
+// namespace cannot be served either.
+func TestMetaCacheOutsideACluster(t *testing.T) {
 	ns := keyspace{prefix: "presence:", shards: 1, unit: Milliseconds}.namespace("used")
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer client.Close()
 	alone := storeOn(client, 1)
-	alone.agreements.confirm(ns.name)
-	c := &candidate{namespace: ns}
-	alone.checkMetas(context.Background(), []*candidate{c})
+	alone.metaCache.confirm(ns.name)
+	c := &resolvedNamespace{namespace: ns}
+	alone.checkMetas(context.Background(), []*resolvedNamespace{c})
 	require.ErrorIs(t, c.err, store.ErrUnavailable)
 	require.False(t, c.hasMeta)
 }
 
-// TestAgreementExpires: namespaces are checked again after each interval, so that one which was deleted and created
+// TestMetaCacheExpires: namespaces are checked again after each interval, so that one which was deleted and created
 // again by a server with other settings is not read as empty for long.
-func TestAgreementExpires(t *testing.T) {
+func TestMetaCacheExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		var a agreements
+		var a metaCache
 		a.confirm("chat")
 		go redisclient.Repeat(ctx, sampleEvery, a.expire())
 		time.Sleep(sampleEvery - time.Second)

@@ -75,7 +75,7 @@ type knownSides struct {
 type knownShard struct {
 	stored sides  // what the hash has
 	lost   string // letters in it of keys that do not exist
-	round  int64  // of agreements, in which the keys were last compared
+	round  int64  // of the metaCache, in which the keys were last compared
 }
 
 // maxKnownShards bounds the shards that are remembered. When there are more, all are forgotten.
@@ -119,7 +119,7 @@ type shards struct {
 	holder string // identifies this process, in leases and feeds
 	sides  knownSides
 
-	agreements agreements // on their namespaces
+	metaCache metaCache // of their namespaces
 }
 
 // warnOnce logs the first remark of its type about a namespace.

@@ -81,7 +81,7 @@ func TestLostHash(t *testing.T) {
 		} {
 			require.NoError(t, lose())
 			for range 6 { // a minute
-				s.ExpireAgreements()
+				s.ExpireMetaCache()
 			}
 			call()
 			require.Equal(t, all, stores.Sides(t, client), name)
@@ -146,7 +146,7 @@ func TestNewerLayout(t *testing.T) {
 	ctx, client, s := stores.Start(t)
 	kit.Ping(t, s, "alice", kit.Base)
 	require.NoError(t, client.HSet(ctx, "presence::meta", "chat", "shards=1 unit=ms hash=fnv1a64 layout=3").Err())
-	s.ExpireAgreements()
+	s.ExpireMetaCache()
 	require.ErrorIs(t, stores.Ping(s, "chat", "alice"), store.ErrMismatch)
 }
 

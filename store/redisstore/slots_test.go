@@ -231,7 +231,7 @@ func testPlainNamespaceInAHalfMovedSlot(t *testing.T, c *redistest.Cluster) {
 	use := func() {
 		for range 20 {
 			n++
-			s.ExpireAgreements() // as every ten seconds
+			s.ExpireMetaCache() // as every ten seconds
 			user, at := fmt.Sprint("u", n), kit.Base+lastseen.Instant(n)
 			require.Equal(t, lastseen.State{At: at}, kit.Ping(t, s, user, at))
 			pings := []*store.Batch[store.Sighting]{

@@ -37,12 +37,12 @@ func (s *Store) Leave(ctx context.Context, name string, items []store.Sighting) 
 
 // pendingBatch is a batch that is being written.
 type pendingBatch struct {
-	candidate // its namespace; err is why the batch failed
-	batch     *store.Batch[store.Sighting]
-	unique    []store.Sighting // one per user
-	place     []int            // for each item, the place of its user in unique
-	states    []lastseen.State // of unique
-	created   bool             // a key was made
+	resolvedNamespace // its namespace; err is why the batch failed
+	batch             *store.Batch[store.Sighting]
+	unique            []store.Sighting // one per user
+	place             []int            // for each item, the place of its user in unique
+	states            []lastseen.State // of unique
+	created           bool             // a key was made
 }
 
 // record writes batches of pings or, with left, of leaves. Empty batches have no effect.
@@ -66,15 +66,15 @@ func (s *Store) record(ctx context.Context, limit time.Duration, batches []*stor
 
 // afterWrite does what writes found to be necessary.
 func (s *Store) afterWrite(ctx context.Context, all []*pendingBatch) {
-	var created []*candidate
+	var created []*resolvedNamespace
 	for _, b := range all {
 		switch {
 		case b.err != nil:
 			// Part of it may have created the key again without a reply: the next write registers the namespace.
-			s.agreements.recheck(b.name)
+			s.metaCache.recheck(b.name)
 		case b.created:
 			// The first member of a key, perhaps since another server deleted the namespace.
-			created = append(created, &b.candidate)
+			created = append(created, &b.resolvedNamespace)
 		}
 	}
 	s.register(ctx, created, 0) // all at once, since a batch can create hundreds of namespaces
@@ -86,15 +86,16 @@ func fail[T any](batches []*store.Batch[T], err error) {
 	}
 }
 
-func (s *Store) prepare(batches []*store.Batch[store.Sighting]) (all []*pendingBatch, namespaces []*candidate) {
+func (s *Store) prepare(batches []*store.Batch[store.Sighting]) (all []*pendingBatch, namespaces []*resolvedNamespace) {
 	for _, batch := range batches {
 		if len(batch.Items) == 0 {
 			continue
 		}
-		b := &pendingBatch{batch: batch, candidate: candidate{namespace: s.keys.namespace(batch.Namespace)}}
+		b := &pendingBatch{batch: batch}
+		b.namespace = s.keys.namespace(batch.Namespace)
 		b.unique, b.place = dedupe(batch.Items)
 		b.states = make([]lastseen.State, len(b.unique))
-		all, namespaces = append(all, b), append(namespaces, &b.candidate)
+		all, namespaces = append(all, b), append(namespaces, &b.resolvedNamespace)
 	}
 	return all, namespaces
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// peopleModel is a simple store of what users say, by the rules of package lastseen alone. Its time is hours before
+// model is a simple store of what users say, by the rules of package lastseen alone. Its time is hours before
 // that of the store, so that it can pass.
-type peopleModel struct {
+type model struct {
 	kit.Breakable
-	people map[string]*person
+	users  map[string]*person
 	exists bool             // the namespace
 	clock  lastseen.Instant // a whole number of minutes after the start; other times are milliseconds later
 }
@@ -40,7 +40,7 @@ func RunFaulty(t *testing.T, open func(testing.TB) kit.Breakable) {
 	t.Helper()
 	rapid.Check(t, func(rt *rapid.T) {
 		b := open(t)
-		m := &peopleModel{Breakable: b, people: map[string]*person{}, clock: kit.Now(rt, b) - 20*60*kit.Minute}
+		m := &model{Breakable: b, users: map[string]*person{}, clock: kit.Now(rt, b) - 20*60*kit.Minute}
 		m.first(rt)
 		actions := map[string]func(*rapid.T){
 			"say": m.say, "say more": m.say, "invisible": m.hide, "ping": m.ping, "leave": m.leave, "device": m.device,
@@ -55,29 +55,29 @@ func RunFaulty(t *testing.T, open func(testing.TB) kit.Breakable) {
 }
 
 // first has a device heard: from here on, leaves concern devices.
-func (m *peopleModel) first(t *rapid.T) {
+func (m *model) first(t *rapid.T) {
 	m.asserts(t, devices.On("first", "a", m.clock))
 	m.exists = true
 }
 
 // tick lets the model's time pass.
-func (m *peopleModel) tick(t *rapid.T) {
+func (m *model) tick(t *rapid.T) {
 	pass := rapid.SampledFrom([]lastseen.Instant{1, 2, 3, 10}).Draw(t, "minutes") * kit.Minute
 	m.clock = min(m.clock+pass, kit.Now(t, m)-30*kit.Minute)
 }
 
 // drawTime returns a time around the model's, or minutes before.
-func (m *peopleModel) drawTime(t *rapid.T) lastseen.Instant {
+func (m *model) drawTime(t *rapid.T) lastseen.Instant {
 	back := rapid.SampledFrom([]lastseen.Instant{0, 0, 1, 2, 5, 30}).Draw(t, "minutes ago") * kit.Minute
 	return m.clock - back + rapid.SampledFrom([]lastseen.Instant{0, 1, 2}).Draw(t, "ms")
 }
 
 // get returns what the model knows of a user.
-func (m *peopleModel) get(user string) *person {
-	if m.people[user] == nil {
-		m.people[user] = &person{}
+func (m *model) get(user string) *person {
+	if m.users[user] == nil {
+		m.users[user] = &person{}
 	}
-	return m.people[user]
+	return m.users[user]
 }
 
 // invisible reports whether the user is in a hidden time that has not ended.
@@ -92,7 +92,7 @@ var (
 )
 
 // until draws an end, in the model's time.
-func (m *peopleModel) until(t *rapid.T) lastseen.Instant {
+func (m *model) until(t *rapid.T) lastseen.Instant {
 	switch minutes := rapid.SampledFrom([]lastseen.Instant{-1, 0, 1, 3, 10, 60_000}).Draw(t, "for"); minutes {
 	case 0:
 		return 0
@@ -101,13 +101,13 @@ func (m *peopleModel) until(t *rapid.T) lastseen.Instant {
 	}
 }
 
-func (m *peopleModel) say(t *rapid.T) {
+func (m *model) say(t *rapid.T) {
 	m.says(t, rapid.SampledFrom([]lastseen.Availability{lastseen.Busy, lastseen.Away, ""}).Draw(t, "availability"))
 }
 
-func (m *peopleModel) hide(t *rapid.T) { m.says(t, lastseen.Invisible) }
+func (m *model) hide(t *rapid.T) { m.says(t, lastseen.Invisible) }
 
-func (m *peopleModel) says(t *rapid.T, a lastseen.Availability) {
+func (m *model) says(t *rapid.T, a lastseen.Availability) {
 	user, note := drawAny.Draw(t, "user"), rapid.SampledFrom([]string{"", "a note"}).Draw(t, "note")
 	what, at := Said(a, note), m.clock
 	if what != Nothing {
@@ -139,13 +139,13 @@ func (p *person) leave(at lastseen.Instant) {
 }
 
 // hides reports whether an assertion is hidden. One that is not creates the namespace.
-func (m *peopleModel) hides(t *rapid.T, user string, at lastseen.Instant) bool {
+func (m *model) hides(t *rapid.T, user string, at lastseen.Instant) bool {
 	hides := m.get(user).hidden.Hides(at, kit.Now(t, m), store.MaxAhead)
 	m.exists = m.exists || !hides
 	return hides
 }
 
-func (m *peopleModel) ping(t *rapid.T) {
+func (m *model) ping(t *rapid.T) {
 	user, at := drawPlain.Draw(t, "user"), m.drawTime(t)
 	if p := m.get(user); !m.hides(t, user, at) {
 		p.State = p.AfterPing(at)
@@ -153,7 +153,7 @@ func (m *peopleModel) ping(t *rapid.T) {
 	require.Equal(t, m.get(user).State, kit.Ping(t, m, user, at))
 }
 
-func (m *peopleModel) leave(t *rapid.T) {
+func (m *model) leave(t *rapid.T) {
 	user, at := drawAny.Draw(t, "user"), m.drawTime(t)
 	if !m.hides(t, user, at) {
 		m.get(user).leave(at)
@@ -161,7 +161,7 @@ func (m *peopleModel) leave(t *rapid.T) {
 	require.Equal(t, m.get(user).State, kit.Leave(t, m, user, at))
 }
 
-func (m *peopleModel) device(t *rapid.T) {
+func (m *model) device(t *rapid.T) {
 	user, id := drawTab.Draw(t, "user"), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "device")
 	d := devices.On(user, id, m.drawTime(t))
 	d.Gone = rapid.IntRange(0, 3).Draw(t, "gone") == 0
@@ -171,7 +171,7 @@ func (m *peopleModel) device(t *rapid.T) {
 	m.asserts(t, d)
 }
 
-func (m *peopleModel) asserts(t *rapid.T, d store.DeviceSighting) {
+func (m *model) asserts(t *rapid.T, d store.DeviceSighting) {
 	p := m.get(d.User)
 	if !m.hides(t, d.User, d.At) {
 		record := d.Record()
@@ -184,16 +184,16 @@ func (m *peopleModel) asserts(t *rapid.T, d store.DeviceSighting) {
 	require.Equal(t, p.State, devices.RecordOne(t, m, d))
 }
 
-func (m *peopleModel) forget(t *rapid.T) {
+func (m *model) forget(t *rapid.T) {
 	user := drawAny.Draw(t, "user")
-	delete(m.people, user)
+	delete(m.users, user)
 	kit.Forget(t, m, user)
 }
 
-func (m *peopleModel) trim(t *rapid.T) {
+func (m *model) trim(t *rapid.T) {
 	cutoff, deleted := m.clock-rapid.SampledFrom([]lastseen.Instant{0, 2, 10}).Draw(t,
 		"kept")*kit.Minute-kit.Minute/2, 0
-	for _, p := range m.people {
+	for _, p := range m.users {
 		if p.Known() && p.At < cutoff {
 			p.State, p.devices, p.idle = lastseen.State{}, lastseen.Devices{}, 0
 			deleted++
@@ -202,9 +202,9 @@ func (m *peopleModel) trim(t *rapid.T) {
 	require.Equal(t, store.TrimResult{Deleted: deleted}, kit.Trim(t, m, kit.Namespace, cutoff, true))
 }
 
-func (m *peopleModel) remove(t *rapid.T) {
+func (m *model) remove(t *rapid.T) {
 	empty := m.exists
-	for _, p := range m.people {
+	for _, p := range m.users {
 		empty = empty && !p.Known() && p.seen.At(kit.Now(t, m)) == Nothing
 	}
 	require.Equal(t, empty, kit.RemoveEmpty(t, m, kit.Namespace))
@@ -216,12 +216,12 @@ func (m *peopleModel) remove(t *rapid.T) {
 
 // relearn takes over what was deleted with the namespace: by the store's clock, all that users said had ended. A store
 // can also keep it until the caller's time is past the end.
-func (m *peopleModel) relearn(t *rapid.T) {
-	names := slices.Sorted(maps.Keys(m.people))
+func (m *model) relearn(t *rapid.T) {
+	names := slices.Sorted(maps.Keys(m.users))
 	_, described, err := m.Describe(context.Background(), kit.Namespace, names)
 	require.NoError(t, err)
 	for _, user := range names {
-		p, says := m.people[user], described[user].Said
+		p, says := m.users[user], described[user].Said
 		if at := m.clock + 2; !p.invisible(at) {
 			says = Saying(t, m, user, at)
 		}
@@ -231,19 +231,19 @@ func (m *peopleModel) relearn(t *rapid.T) {
 	}
 }
 
-func (m *peopleModel) delete(t *rapid.T) {
+func (m *model) delete(t *rapid.T) {
 	require.NoError(t, m.DeleteNamespace(context.Background(), kit.Namespace))
 	m.exists = false
-	clear(m.people)
+	clear(m.users)
 	m.first(t)
 }
 
 // check compares all that can be read.
-func (m *peopleModel) check(t *rapid.T) {
-	names := slices.Sorted(maps.Keys(m.people))
+func (m *model) check(t *rapid.T) {
+	names := slices.Sorted(maps.Keys(m.users))
 	want, states := map[string]store.Details{}, kit.Lookup(t, m, names...)
 	for i, user := range names {
-		p := m.people[user]
+		p := m.users[user]
 		require.Equal(t, p.State, states[i], user)
 		d := store.Details{Said: p.seen.At(kit.Now(t, m)), IdleSince: p.idle}
 		if d != (store.Details{}) {
@@ -262,7 +262,7 @@ func (m *peopleModel) check(t *rapid.T) {
 	require.Equal(t, want, Details(t, m, names...))
 	var known []string
 	for _, user := range names {
-		if m.people[user].Known() {
+		if m.users[user].Known() {
 			known = append(known, user)
 		}
 	}

@@ -25,8 +25,8 @@ const (
 	endsOfChat    = "presence:ends:{presence:chat}"
 )
 
-// TestKeysOfPeople: operators back them up, allow them and read them. See docs/decisions/redis-keys.md.
-func TestKeysOfPeople(t *testing.T) {
+// TestKeysOfAvailability: operators back them up, allow them and read them. See docs/decisions/redis-keys.md.
+func TestKeysOfAvailability(t *testing.T) {
 	ctx, client, s := stores.Start(t)
 	require.NoError(t, stores.Ping(s, "chat", "alice"))
 	require.Len(t, client.Keys(ctx, "*").Val(), 4, "a namespace in which no user says anything has no keys for it")
@@ -64,9 +64,9 @@ func TestKeysOfPeople(t *testing.T) {
 	require.Equal(t, []string{"chat"}, client.HKeys(ctx, "presence::meta").Val())
 }
 
-// TestPeopleAreDeleted: nothing is left of what users said with the namespace, and only what is hidden of one that is
-// empty.
-func TestPeopleAreDeleted(t *testing.T) {
+// TestAvailabilityIsDeleted: nothing is left of what users said with the namespace, and only what is hidden of one that
+// is empty.
+func TestAvailabilityIsDeleted(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	for _, shards := range []int{1, 7} {
 		s := stores.New(t, redisstore.Options{URL: url, Shards: shards})
