@@ -18,6 +18,7 @@ import (
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
@@ -26,7 +27,7 @@ type reloadTest struct {
 	*runtimeConfig
 	t    *testing.T
 	file string
-	log  testserver.Log // also written by the authenticator, which reads its key set in the background
+	log  testenv.Log // also written by the authenticator, which reads its key set in the background
 
 	level slog.LevelVar
 }
@@ -47,7 +48,7 @@ func newReloadTest(t *testing.T, content string) *reloadTest {
 
 // write replaces the file, reloads, and returns what was logged.
 func (r *reloadTest) write(content string) string {
-	r.log.Reset()
+	_ = r.log.Take()
 	require.NoError(r.t, os.WriteFile(r.file, []byte(content), 0o600))
 	r.reload()
 	return strings.ReplaceAll(r.log.String(), r.file, "FILE")

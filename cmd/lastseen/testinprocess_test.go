@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
@@ -22,7 +23,7 @@ func startInProcess(t *testing.T, args []string) (s *testserver.Server, stop fun
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, announce := io.Pipe()
-	s = &testserver.Server{Log: &testserver.Log{}}
+	s = &testserver.Server{Log: &testenv.Log{}}
 	ended := make(chan int, 1)
 	go func() { ended <- run(ctx, append([]string{"--listen", "127.0.0.1:0"}, args...), announce, s.Log) }()
 	banner := make([]byte, 1<<10) // it is written in one piece

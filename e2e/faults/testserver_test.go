@@ -47,7 +47,7 @@ func await(t testing.TB, what string, condition func() bool) {
 type server struct {
 	url   string // the same after a restart
 	admin string // where its metrics are
-	log   *testserver.Log
+	log   *testenv.Log
 	dir   string // its working directory
 
 	prefix []string // a command that starts it, such as ip netns exec NAME
@@ -70,7 +70,7 @@ func newServer(t testing.TB, host, store string, args ...string) *server {
 	t.Helper()
 	listen, admin := redistest.FreeAddr(t, host), redistest.FreeAddr(t, host)
 	return &server{
-		url: "http://" + listen, admin: "http://" + admin, log: &testserver.Log{}, dir: t.TempDir(),
+		url: "http://" + listen, admin: "http://" + admin, log: &testenv.Log{}, dir: t.TempDir(),
 		args: append([]string{
 			"--listen", listen, "--admin-listen", admin, "--store", store, "--rate-limit", "off",
 		}, args...),

@@ -235,13 +235,16 @@ var (
 	pagePattern   = regexp.MustCompile(`"next_cursor":"[^"]*"`)
 )
 
-// mask hides what differs from one request to the next. Cursors of changes remain in a room, since they show nothing of
-// strangers. Unless the time is fixed, it is hidden, and of the cursors of lists, which have it, the length remains.
+// mask hides what differs from one request to the next. Of cursors of changes, which are sealed in a room, the length
+// remains there. Unless the time is fixed, it is hidden, and of the cursors of lists, which have it, the length remains.
 func (s site) mask(text string, fixed bool) string {
 	text = randomPattern.ReplaceAllString(text, `"$1":"RANDOM"`)
-	if s.namespace != room {
-		text = placePattern.ReplaceAllString(text, `"cursor":"PLACE"`)
-	}
+	text = placePattern.ReplaceAllStringFunc(text, func(cursor string) string {
+		if s.namespace != room {
+			return `"cursor":"PLACE"`
+		}
+		return fmt.Sprintf(`"cursor":%d`, len(cursor)-len(`"cursor":""`))
+	})
 	if fixed {
 		return text
 	}

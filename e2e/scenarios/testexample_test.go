@@ -41,7 +41,7 @@ func startExample(t *testing.T, folder string, flags ...string) *example {
 	e := &example{dir: t.TempDir()}
 	e.cmd = testenv.CommandUntil(syscall.SIGTERM, program, "--listen", "127.0.0.1:0", "--lastseen", lastseen)
 	e.cmd.Env = append(os.Environ(), "TMPDIR="+e.dir)
-	log := &testserver.Log{}
+	log := &testenv.Log{}
 	e.cmd.Stderr = log
 	stdout, err := e.cmd.StdoutPipe()
 	require.NoError(t, err)

@@ -23,10 +23,10 @@ import (
 
 // Server is a running lastseen.
 type Server struct {
-	URL   string // of the API
-	Docs  string // URL of Swagger UI, according to the banner
-	Admin string // URL for operators; "" if it is off
-	Log   *Log   // of the process
+	URL   string       // of the API
+	Docs  string       // URL of Swagger UI, according to the banner
+	Admin string       // URL for operators; "" if it is off
+	Log   *testenv.Log // of the process
 	Cmd   *exec.Cmd
 }
 
@@ -35,7 +35,7 @@ func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{
 		Cmd: testenv.Command(Binary(t), append([]string{"--listen", "127.0.0.1:0"}, args...)...),
-		Log: &Log{},
+		Log: &testenv.Log{},
 	}
 	s.Cmd.Dir = t.TempDir()
 	s.Cmd.Stderr = s.Log

@@ -1,14 +1,14 @@
 package kit
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // ParseLog returns the lines of a log in JSON.
@@ -45,25 +45,5 @@ func Samples(t *testing.T, registry *prometheus.Registry, prefix string) map[str
 	return all
 }
 
-// Log is a log that can be read while it is written.
-type Log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// String returns what was logged.
-func (l *Log) String() string { return Locked(&l.mu, l.b.String) }
-
-// Take returns what was logged since the last call.
-func (l *Log) Take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.b.Reset()
-	return l.b.String()
-}
+// Log is [testenv.Log].
+type Log = testenv.Log

@@ -27,8 +27,8 @@ type member struct {
 	gone    bool             // not watched any longer: to be sent as never seen once more
 	sent    *store.Published // what the client has; nil for never seen
 	news    *feed.Update     // to be sent; nil for never seen
-	pending bool         // there is something to send
-	forced  bool         // if pending: also if the client may know
+	pending bool             // there is something to send
+	forced  bool             // if pending: also if the client may know
 }
 
 func (m *members) names() []string {

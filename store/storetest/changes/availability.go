@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,6 +9,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/devices"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
@@ -88,4 +90,100 @@ func testChangesOfNotes(t *testing.T, s store.Store) {
 		}
 		require.Equal(t, want, got[id][len(got[id])-1], "%q", id)
 	}
+}
+
+// testChangesOfInvisibleEqualLeft: the feed of a namespace in which users are invisible equals that of one in which
+// they left, also after they were trimmed.
+func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
+	visible, hidden := beginWith(t, s, availability.LeftNS, Normal), beginWith(t, s, availability.HiddenNS, Normal)
+	hidden.start = visible.start + maxPlayed/2 // the same watermark for both
+	visible.start = hidden.start
+	both := []*feed{visible, hidden}
+	requireEqual := func(why string) {
+		require.Equal(t, byUser(visible.Read()), byUser(hidden.Read()), why)
+		users := []string{"alice", "bob", "carol", "dave"}
+		require.Equal(t, visible.snapshot(users...).Users, hidden.snapshot(users...).Users, why)
+	}
+	requireTrimmed := func(users int) {
+		for _, f := range both {
+			result := kit.Trim(t, s, f.namespace, kit.Base+kit.Minute, true)
+			require.Equal(t, store.TrimResult{Deleted: users}, result, f.namespace)
+		}
+		requireEqual("trimmed")
+	}
+	for _, f := range both {
+		f.sweep(0)
+		f.ping("carol", kit.Base-10)
+		f.say("bob", availability.Busy)
+		f.device(availability.IdleAt("alice", "a", f.start-100))
+		f.say("alice", availability.Until(f.start+500, availability.Busy))
+		f.ping("bob", f.decaysYellow(500))
+	}
+	requireEqual("present")
+	visible.leave("alice", visible.start-50)
+	availability.SayIn(t, s, availability.HiddenNS, "alice",
+		availability.Until(hidden.start+300, availability.Invisible), hidden.start-50)
+	for _, user := range []string{"carol", "dave"} { // the second one was never seen
+		visible.leave(user, kit.Base)
+		availability.SayIn(t, s, availability.HiddenNS, user, availability.Invisible, kit.Base)
+	}
+	requireEqual("gone")
+	for _, after := range []lastseen.Instant{0, 299, 301, 500, 600} {
+		for _, f := range both {
+			f.sweep(after)
+		}
+		requireEqual("swept")
+		if kit.Now(t, s) < hidden.start+290 {
+			hidden.ping("alice", hidden.start+200)
+			hidden.device(devices.On("alice", "b", hidden.start), availability.IdleAt("alice", "a", hidden.start+1))
+			requireEqual("pinged")
+		}
+		if after == 299 {
+			requireTrimmed(2)
+		}
+		hidden.goOn("carol", "dave") // also after they were deleted
+		requireEqual("pinged by those who are hidden without an end")
+	}
+	requireTrimmed(0)
+	for _, f := range both {
+		availability.SayIn(t, s, f.namespace, "alice", availability.Away, kit.Now(t, s))
+		availability.SayIn(t, s, f.namespace, "carol", availability.Away, kit.Now(t, s))
+		require.NoError(t, s.Forget(context.Background(), f.namespace, "bob"))
+		require.NoError(t, s.Forget(context.Background(), f.namespace, "dave"))
+	}
+	requireEqual("visible again")
+	for _, f := range both {
+		require.NoError(t, s.Forget(context.Background(), f.namespace, "alice"))
+		f.ping("alice", f.start)
+	}
+	requireEqual("forgotten")
+}
+
+// goOn asserts for users who are invisible from base on.
+func (f *feed) goOn(users ...string) {
+	for _, user := range users {
+		f.ping(user, f.start)
+		f.leave(user, kit.Base+2*kit.Minute)
+		f.device(devices.On(user, "a", f.start), availability.IdleAt(user, "b", kit.Base))
+	}
+}
+
+// testChangesOfHiddenEnds: the end of a hidden time is in no entry.
+func testChangesOfHiddenEnds(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	f.ping("alice", f.start-2*kit.Minute)
+	f.Read()
+	f.say("alice", availability.Until(f.start+100, availability.Invisible))
+	f.Read()
+	require.Zero(t, f.sweep(200))
+	f.requireEntries()
+	require.Equal(t, hasLeft(f.start-kit.Minute), f.published("alice"))
+
+	past := f.start - kit.Minute/2
+	f.say("bob", availability.Until(past, availability.Invisible))
+	f.requireEntries(entry("bob", neverSeen(), hasLeft(f.start-kit.Minute)))
+	f.ping("bob", past-1)
+	f.requireEntries()
+	f.ping("bob", past)
+	f.requireEntries(entry("bob", hasLeft(f.start-kit.Minute), isHere(past, lastseen.Yellow)))
 }

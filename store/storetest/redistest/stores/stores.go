@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,35 +75,12 @@ func New(t testing.TB, o redisstore.Options) *redisstore.Store {
 }
 
 // NewLogged is New with a log.
-func NewLogged(t testing.TB, o redisstore.Options) (*redisstore.Store, *Log) {
+func NewLogged(t testing.TB, o redisstore.Options) (*redisstore.Store, *testenv.Log) {
 	t.Helper()
-	log := &Log{}
+	log := &testenv.Log{}
 	o.Logger = slog.New(slog.NewTextHandler(log, nil))
 	return New(t, o), log
 }
-
-// Log is a log that a test reads while it is written.
-type Log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements [io.Writer].
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String returns what was logged.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// Count returns how often a text was logged.
-func (l *Log) Count(part string) int { return strings.Count(l.String(), part) }
 
 // NewClient returns a client that sees what a store writes.
 func NewClient(t testing.TB, url string) *redis.Client {
