@@ -94,7 +94,7 @@ func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string
 	if err != nil {
 		return err
 	}
-	b := batch{plain: make([]store.Sighting, 0, len(items))}
+	b := batch{plain: make([]store.PresenceEvent, 0, len(items))}
 	var bad problem.Items
 	for i, item := range items {
 		if err := b.add(e, namespace, item.User, item.assertion, now); err != nil {

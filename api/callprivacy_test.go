@@ -40,7 +40,7 @@ func hideCallees(t *testing.T, w *apitest.Server, known bool) {
 	ctx := t.Context()
 	at := kit.Now - 60_000
 	for _, user := range []string{hiddenUser, hiddenBusyUser, leftUser} {
-		_, err := w.Store.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
+		_, err := w.Store.Ping(ctx, "chat", []store.PresenceEvent{{User: user, At: at}})
 		require.NoError(t, err)
 	}
 	w.Ring("secret", "dave", hiddenBusyUser)
@@ -48,10 +48,10 @@ func hideCallees(t *testing.T, w *apitest.Server, known bool) {
 	for _, user := range []string{hiddenUser, hiddenBusyUser} {
 		_, err := w.Store.SetAvailability(ctx, "chat", user, lastseen.Said{Availability: lastseen.Invisible}, at+1)
 		require.NoError(t, err)
-		_, err = w.Store.Ping(ctx, "chat", []store.Sighting{{User: user, At: kit.Now}})
+		_, err = w.Store.Ping(ctx, "chat", []store.PresenceEvent{{User: user, At: kit.Now}})
 		require.NoError(t, err)
 	}
-	_, err := w.Store.Leave(ctx, "chat", []store.Sighting{{User: leftUser, At: at + 1}})
+	_, err := w.Store.Leave(ctx, "chat", []store.PresenceEvent{{User: leftUser, At: at + 1}})
 	require.NoError(t, err)
 	for _, user := range []string{hiddenUser, hiddenBusyUser, leftUser, neverUser} {
 		if known {

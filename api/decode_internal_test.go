@@ -132,9 +132,11 @@ func FuzzBody(f *testing.F) {
 // TestNullDevices checks that null is the same as omitting a field.
 func TestNullDevices(t *testing.T) {
 	for text, want := range map[string]batch{
-		`{"user":"alice","device":null,"activity":null,"after":null}`: {plain: []store.Sighting{{User: "alice", At: kit.Now}}},
+		`{"user":"alice","device":null,"activity":null,"after":null}`: {
+			plain: []store.PresenceEvent{{User: "alice", At: kit.Now}},
+		},
 		`{"user":"alice","device":{"id":"x","kind":null,"meta":null}}`: {
-			devices: []store.DeviceSighting{{User: "alice", ID: "x", At: kit.Now}},
+			devices: []store.DeviceEvent{{User: "alice", ID: "x", At: kit.Now}},
 		},
 	} {
 		var i item
@@ -198,7 +200,7 @@ func FuzzItem(f *testing.F) {
 				require.LessOrEqual(t, d.After, connections.MaxGrace)
 				requireValidSighting(t, d.User, d.At)
 				if d.ID != "" {
-					b.devices = append(b.devices, d.DeviceSighting)
+					b.devices = append(b.devices, d.DeviceEvent)
 				}
 			}
 			for _, d := range b.devices {

@@ -34,15 +34,15 @@ func (m metadata) MarshalJSONTo(e *jsontext.Encoder) error {
 }
 
 // sighting validates a device and returns a sighting of it, without its user and time.
-func (d *deviceBody) sighting() (store.DeviceSighting, *problem.Error) {
+func (d *deviceBody) sighting() (store.DeviceEvent, *problem.Error) {
 	if err := lastseen.CheckDevice(d.ID); err != nil {
-		return store.DeviceSighting{}, problem.From(problem.InvalidDevice, err)
+		return store.DeviceEvent{}, problem.From(problem.InvalidDevice, err)
 	}
 	kind, err := lastseen.ParseDeviceKind(string(d.Kind))
 	if err != nil {
-		return store.DeviceSighting{}, problem.From(problem.InvalidDevice, err)
+		return store.DeviceEvent{}, problem.From(problem.InvalidDevice, err)
 	}
-	return store.DeviceSighting{ID: d.ID, Kind: kind, Meta: string(d.Meta)}, nil
+	return store.DeviceEvent{ID: d.ID, Kind: kind, Meta: string(d.Meta)}, nil
 }
 
 // The activities of a device.

@@ -123,9 +123,9 @@ func newBench(b testing.TB) *bench {
 	s := kit.OpenFileStore(b, filestore.Options{})
 	now, err := s.Now(context.Background())
 	require.NoError(b, err)
-	batch := make([]store.Sighting, benchUsers)
+	batch := make([]store.PresenceEvent, benchUsers)
 	for n := range batch {
-		batch[n] = store.Sighting{User: benchUser(n), At: now - lastseen.Instant(n%300_000)}
+		batch[n] = store.PresenceEvent{User: benchUser(n), At: now - lastseen.Instant(n%300_000)}
 	}
 	_, err = s.Ping(context.Background(), "chat", batch)
 	require.NoError(b, err)

@@ -138,9 +138,9 @@ type assertion struct {
 
 // batch are valid pings or leaves in one namespace, by the way in which they are recorded.
 type batch struct {
-	plain   []store.Sighting // of no device
-	devices []store.DeviceSighting
-	later   []connections.Departure // leaves
+	plain   []store.PresenceEvent // of no device
+	devices []store.DeviceEvent
+	later   []connections.DelayedLeave // leaves
 }
 
 func (b *batch) size() int { return len(b.plain) + len(b.devices) + len(b.later) }
@@ -155,7 +155,7 @@ func (b *batch) add(e telemetry.Event, namespace, user string, a assertion, now 
 		return classify(err)
 	}
 	if a.Device == nil && a.Activity == "" && a.After == "" { // as in most
-		b.plain = append(b.plain, store.Sighting{User: user, At: at})
+		b.plain = append(b.plain, store.PresenceEvent{User: user, At: at})
 		return nil
 	}
 	sighting, after, bad := a.details(e, at)
@@ -165,9 +165,9 @@ func (b *batch) add(e telemetry.Event, namespace, user string, a assertion, now 
 	sighting.User, sighting.At, sighting.Gone = user, at, e == telemetry.Leave
 	switch {
 	case after > 0:
-		b.later = append(b.later, connections.Departure{Namespace: namespace, DeviceSighting: sighting, After: after})
+		b.later = append(b.later, connections.DelayedLeave{Namespace: namespace, DeviceEvent: sighting, After: after})
 	case sighting.ID == "":
-		b.plain = append(b.plain, store.Sighting{User: user, At: at})
+		b.plain = append(b.plain, store.PresenceEvent{User: user, At: at})
 	default:
 		b.devices = append(b.devices, sighting)
 	}
@@ -177,7 +177,7 @@ func (b *batch) add(e telemetry.Event, namespace, user string, a assertion, now 
 // details validates what an assertion at a time says about a device, and how long it has to wait.
 func (a assertion) details(
 	e telemetry.Event, at lastseen.Instant,
-) (sighting store.DeviceSighting, after time.Duration, err *problem.Error) {
+) (sighting store.DeviceEvent, after time.Duration, err *problem.Error) {
 	if a.Device != nil {
 		if sighting, err = a.Device.sighting(); err != nil {
 			return sighting, 0, err

@@ -46,7 +46,7 @@ func (s *server) record(
 
 // recordPlain records events of no device.
 func (s *server) recordPlain(
-	ctx context.Context, e telemetry.Event, namespace string, batch []store.Sighting,
+	ctx context.Context, e telemetry.Event, namespace string, batch []store.PresenceEvent,
 ) (states []lastseen.State, err error) {
 	if e == telemetry.Ping {
 		states, err = s.Store.Ping(ctx, namespace, batch)
@@ -61,7 +61,7 @@ func (s *server) recordPlain(
 
 // recordDevices records events of devices.
 func (s *server) recordDevices(
-	ctx context.Context, e telemetry.Event, namespace string, batch []store.DeviceSighting,
+	ctx context.Context, e telemetry.Event, namespace string, batch []store.DeviceEvent,
 ) ([]lastseen.State, error) {
 	settings := s.settings(namespace)
 	window := lastseen.DeviceWindow(settings.Thresholds, settings.PingInterval)

@@ -60,7 +60,7 @@ func newLaggingServer(t *testing.T, lag time.Duration) *replicaServer {
 	r.Server = apitest.NewServer(t, r.redis, func(c *api.Config) {
 		c.Auth, c.Store = authenticator, behindStore{c.Store.(*kit.ClockStore), r.redis}
 	})
-	_, err = r.redis.Ping(t.Context(), "chat", []store.Sighting{{User: "alice", At: kit.Now}})
+	_, err = r.redis.Ping(t.Context(), "chat", []store.PresenceEvent{{User: "alice", At: kit.Now}})
 	require.NoError(t, err)
 	return r
 }
@@ -126,7 +126,7 @@ func TestReplicaRequests(t *testing.T) {
 // TestReplicaPages: later pages, with a cursor or an offset, are read from the primary.
 func TestReplicaPages(t *testing.T) {
 	r := newReplicaServer(t)
-	_, err := r.redis.Ping(t.Context(), "chat", []store.Sighting{{User: "bob", At: kit.Now + 1}})
+	_, err := r.redis.Ping(t.Context(), "chat", []store.PresenceEvent{{User: "bob", At: kit.Now + 1}})
 	require.NoError(t, err)
 	var cursor string
 	kit.Await(t, func() bool {

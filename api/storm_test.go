@@ -78,11 +78,11 @@ func (*loadedStore) Now(context.Context) (lastseen.Instant, error) { return kit.
 
 func (*loadedStore) Newest(context.Context, string) (lastseen.Instant, error) { return kit.Now, nil }
 
-func (*loadedStore) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+func (*loadedStore) Ping(_ context.Context, _ string, batch []store.PresenceEvent) ([]lastseen.State, error) {
 	return make([]lastseen.State, len(batch)), nil
 }
 
-func (*loadedStore) Leave(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+func (*loadedStore) Leave(_ context.Context, _ string, batch []store.PresenceEvent) ([]lastseen.State, error) {
 	return make([]lastseen.State, len(batch)), nil
 }
 
@@ -132,7 +132,7 @@ func (*slowBatcher) NodeOf(string) (of func(user string) string) {
 	return func(string) string { return "" }
 }
 
-func (s *slowBatcher) PingBatches(_ context.Context, batches []*store.Batch[store.Sighting]) {
+func (s *slowBatcher) PingBatches(_ context.Context, batches []*store.Batch[store.PresenceEvent]) {
 	serveSlowly(s, batches)
 }
 

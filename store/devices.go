@@ -24,15 +24,15 @@ type Devices interface {
 	// ahead are replaced, and namespaces created, as by Ping. It returns ErrNoDevices, and records nothing, if the
 	// namespace cannot have devices.
 	RecordDevices(
-		ctx context.Context, namespace string, window time.Duration, batch []DeviceSighting,
+		ctx context.Context, namespace string, window time.Duration, batch []DeviceEvent,
 	) ([]lastseen.State, error)
 
 	// ReadDevices returns the records of a user, the newest first; none for a user without devices.
 	ReadDevices(ctx context.Context, namespace, user string) (UserDevices, error)
 }
 
-// DeviceSighting is one ping or goodbye of a device.
-type DeviceSighting struct {
+// DeviceEvent is one ping or goodbye of a device.
+type DeviceEvent struct {
 	User string
 	ID   string              // of the record
 	Kind lastseen.DeviceKind // "" leaves what is stored as it is; a record made without one is lastseen.Other
@@ -44,8 +44,8 @@ type DeviceSighting struct {
 	Meta string
 }
 
-// Record returns what the sighting asserts.
-func (s DeviceSighting) Record() lastseen.DeviceRecord {
+// Record returns what the event asserts.
+func (s DeviceEvent) Record() lastseen.DeviceRecord {
 	return lastseen.DeviceRecord{ID: s.ID, Kind: s.Kind, Since: s.At, At: s.At, Gone: s.Gone, IdleSince: s.Idle}
 }
 

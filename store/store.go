@@ -71,15 +71,15 @@ type Writer interface {
 	//
 	// A namespace exists from its first ping or leave on. Creating one fails with ErrNamespaceLimit if the store holds
 	// as many as allowed.
-	Ping(ctx context.Context, namespace string, batch []Sighting) ([]lastseen.State, error)
+	Ping(ctx context.Context, namespace string, batch []PresenceEvent) ([]lastseen.State, error)
 
 	// Leave records that each user went away, and returns the same as Ping. It also records users never seen before,
 	// so that the order in which pings and leaves arrive does not matter.
-	Leave(ctx context.Context, namespace string, batch []Sighting) ([]lastseen.State, error)
+	Leave(ctx context.Context, namespace string, batch []PresenceEvent) ([]lastseen.State, error)
 }
 
-// Sighting is one ping or leave of a user at a time.
-type Sighting struct {
+// PresenceEvent is one ping or leave of a user at a time.
+type PresenceEvent struct {
 	User string
 	At   lastseen.Instant
 }
@@ -220,7 +220,7 @@ type Batcher interface {
 
 	// PingBatches does for each batch what Ping does, and LookupBatches what Describe does. Each batch has its own
 	// result.
-	PingBatches(ctx context.Context, batches []*Batch[Sighting])
+	PingBatches(ctx context.Context, batches []*Batch[PresenceEvent])
 	LookupBatches(ctx context.Context, batches []*Batch[string])
 
 	// NodeOf returns, for one call about a namespace, a function that names the server behind the store that keeps a
@@ -229,7 +229,7 @@ type Batcher interface {
 	NodeOf(namespace string) (of func(user string) string)
 }
 
-// Batch holds the sightings of pings, or the users to look up, of one namespace.
+// Batch holds the events of pings, or the users to look up, of one namespace.
 type Batch[T any] struct {
 	Namespace string
 	Items     []T

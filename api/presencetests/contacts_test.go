@@ -104,12 +104,12 @@ func TestContactsPages(t *testing.T) {
 	t.Parallel()
 	w := apitest.NewServer(t, kit.FileStore(t))
 	var all, odd []string
-	var pings []store.Sighting
+	var pings []store.PresenceEvent
 	for i := range store.MaxContacts {
 		user := fmt.Sprintf("u%04d", i)
 		if all = append(all, user); i%1000 == 999 {
 			odd = append(odd, user)
-			pings = append(pings, store.Sighting{User: user, At: kit.Now})
+			pings = append(pings, store.PresenceEvent{User: user, At: kit.Now})
 		}
 	}
 	_, err := w.Store.Ping(context.Background(), "chat", pings)

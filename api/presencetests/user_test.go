@@ -55,7 +55,7 @@ func TestGetDevicesOfConnections(t *testing.T) {
 	w := apitest.NewServer(t, kit.FileStore(t))
 	settings := w.Config.Settings
 	window := lastseen.DeviceWindow(settings.Thresholds, settings.PingInterval)
-	_, err := w.Store.RecordDevices(t.Context(), "chat", window, []store.DeviceSighting{
+	_, err := w.Store.RecordDevices(t.Context(), "chat", window, []store.DeviceEvent{
 		{User: "alice", ID: "tab~abcdefgh", Kind: lastseen.Web, At: kit.Now, Meta: "{"},
 		{User: "alice", ID: "tab~bcdefghi", Kind: lastseen.Web, At: kit.Now},
 	})

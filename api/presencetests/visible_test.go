@@ -37,7 +37,7 @@ func visibleStores(t *testing.T, test func(t *testing.T, open func() store.Store
 func appear(t testing.TB, s store.Store, user string, at lastseen.Instant) {
 	t.Helper()
 	ctx := context.Background()
-	_, err := s.RecordDevices(ctx, "chat", time.Minute, []store.DeviceSighting{
+	_, err := s.RecordDevices(ctx, "chat", time.Minute, []store.DeviceEvent{
 		{User: user, ID: "d", Kind: lastseen.Mobile, At: at, Idle: at},
 	})
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestStrangersAreNotShown(t *testing.T) {
 		appear(t, strangers, "dave", kit.Now-1000)
 		kit.SetContacts(t, strangers, "carol", "bob", "dave")
 		kit.SetContacts(t, strangers, "dave", "bob", "carol", "alic", "alicee")
-		_, err := strangers.Leave(t.Context(), "chat", []store.Sighting{{User: "a,b", At: kit.Now}})
+		_, err := strangers.Leave(t.Context(), "chat", []store.PresenceEvent{{User: "a,b", At: kit.Now}})
 		require.NoError(t, err)
 		different := 0
 		for _, read := range visibleReads() {
@@ -199,7 +199,7 @@ func TestVisibleToContacts(t *testing.T) {
 func TestAnonymousCallersSeeNobody(t *testing.T) {
 	t.Parallel()
 	w, _ := apitest.NewVisibleServer(t, kit.FileStore(t), func(c *api.Config) { c.Settings.ShowKinds = true })
-	ping := []store.Sighting{{User: "carol", At: kit.Now}}
+	ping := []store.PresenceEvent{{User: "carol", At: kit.Now}}
 	_, err := w.Store.Ping(t.Context(), "public-x", ping)
 	require.NoError(t, err)
 	require.NoError(t, w.Store.SetContacts(t.Context(), "public-x", "carol", []string{"alice"}))

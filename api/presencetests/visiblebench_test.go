@@ -49,9 +49,9 @@ func BenchmarkLookupVisible(b *testing.B) {
 
 func benchmarkLookup(b *testing.B, s store.Store, v api.Visibility) {
 	users := many(1000)
-	pings := make([]store.Sighting, len(users))
+	pings := make([]store.PresenceEvent, len(users))
 	for i, user := range users {
-		pings[i] = store.Sighting{User: user, At: kit.Now}
+		pings[i] = store.PresenceEvent{User: user, At: kit.Now}
 	}
 	_, err := s.Ping(context.Background(), "chat", pings)
 	require.NoError(b, err)

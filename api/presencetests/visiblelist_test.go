@@ -42,9 +42,9 @@ func many(n int) []string {
 // scatter records users at times of whom several share each, some of whom left.
 func scatter(t testing.TB, s store.Store, users []string) {
 	t.Helper()
-	var pings, leaves []store.Sighting
+	var pings, leaves []store.PresenceEvent
 	for i, user := range users {
-		seen := store.Sighting{User: user, At: kit.Now - lastseen.Instant(i*7919%len(users)/5)*500}
+		seen := store.PresenceEvent{User: user, At: kit.Now - lastseen.Instant(i*7919%len(users)/5)*500}
 		if i%7 == 0 {
 			leaves = append(leaves, seen)
 		} else {

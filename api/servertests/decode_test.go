@@ -233,7 +233,8 @@ func TestStoredDisruptiveUsers(t *testing.T) {
 	s := kit.FileStore(t)
 	w := apitest.NewServer(t, s)
 	const old = "a\u202eb"
-	_, err := s.Ping(t.Context(), "chat", []store.Sighting{{User: old, At: kit.Now}, {User: "bob", At: kit.Now - 1}})
+	pings := []store.PresenceEvent{{User: old, At: kit.Now}, {User: "bob", At: kit.Now - 1}}
+	_, err := s.Ping(t.Context(), "chat", pings)
 	require.NoError(t, err)
 	first := w.Get("/chat/users?limit=1")
 	require.Equal(t, []string{old}, kit.Names(first))

@@ -19,7 +19,7 @@ type devicesStore struct{ store.Store }
 func (devicesStore) Now(context.Context) (lastseen.Instant, error) { return 1, nil }
 
 func (devicesStore) RecordDevices(
-	_ context.Context, _ string, _ time.Duration, batch []store.DeviceSighting,
+	_ context.Context, _ string, _ time.Duration, batch []store.DeviceEvent,
 ) ([]lastseen.State, error) {
 	return make([]lastseen.State, len(batch)), nil
 }

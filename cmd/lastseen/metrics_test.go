@@ -45,7 +45,7 @@ func measuredStore(t *testing.T, at string, registerer prometheus.Registerer) st
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	now, err := s.Now(t.Context())
 	require.NoError(t, err)
-	_, err = s.Ping(t.Context(), "chat", []store.Sighting{{User: "alice", At: now}, {User: "bob", At: now}})
+	_, err = s.Ping(t.Context(), "chat", []store.PresenceEvent{{User: "alice", At: now}, {User: "bob", At: now}})
 	require.NoError(t, err)
 	_, err = s.Lookup(t.Context(), "chat", []string{"alice"})
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ func TestBreakerMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	storeMetrics{registry}.breakers(s)
 	ping := func() error {
-		_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "alice", At: 1}})
+		_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: "alice", At: 1}})
 		return err
 	}
 	require.ErrorIs(t, ping(), store.ErrUnavailable)

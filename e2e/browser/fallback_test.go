@@ -51,7 +51,7 @@ func TestScriptFallsBackLater(t *testing.T) {
 type noDevices struct{ store.Store }
 
 func (noDevices) RecordDevices(
-	context.Context, string, time.Duration, []store.DeviceSighting,
+	context.Context, string, time.Duration, []store.DeviceEvent,
 ) ([]lastseen.State, error) {
 	return nil, store.ErrNoDevices
 }

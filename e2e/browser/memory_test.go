@@ -66,13 +66,13 @@ func (d manyDots) change(t *testing.T, times int) {
 	}
 }
 
-func (d manyDots) everyone(t *testing.T) []store.Sighting {
+func (d manyDots) everyone(t *testing.T) []store.PresenceEvent {
 	t.Helper()
 	now, err := d.Now(t.Context())
 	require.NoError(t, err)
-	all := make([]store.Sighting, d.n)
+	all := make([]store.PresenceEvent, d.n)
 	for i := range all {
-		all[i] = store.Sighting{User: fmt.Sprintf("user %d", i), At: now}
+		all[i] = store.PresenceEvent{User: fmt.Sprintf("user %d", i), At: now}
 	}
 	return all
 }

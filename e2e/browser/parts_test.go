@@ -26,17 +26,17 @@ func crowdIs(t *testing.T, b *browser, status, numbers, others string) {
 }
 
 // writeCall is Ping or Leave of a store.
-type writeCall func(context.Context, string, []store.Sighting) ([]lastseen.State, error)
+type writeCall func(context.Context, string, []store.PresenceEvent) ([]lastseen.State, error)
 
 // crowdDo has users of the crowd ping or leave, by their numbers; without numbers all of them do, at once.
 func (s *scripted) crowdDo(t *testing.T, b *browser, do writeCall, numbers ...int) {
 	t.Helper()
 	now, err := s.Now(t.Context())
 	require.NoError(t, err)
-	var batch []store.Sighting
+	var batch []store.PresenceEvent
 	for i, user := range testbrowser.Evaluate[[]string](t, b, "users") {
 		if numbers == nil || slices.Contains(numbers, i) {
-			batch = append(batch, store.Sighting{User: user, At: now})
+			batch = append(batch, store.PresenceEvent{User: user, At: now})
 		}
 	}
 	_, err = do(t.Context(), "chat", batch)

@@ -108,11 +108,11 @@ func (f *faultyStore) Describe(
 	return f.Store.Describe(ctx, namespace, users)
 }
 
-func (f *faultyStore) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+func (f *faultyStore) Ping(ctx context.Context, ns string, batch []store.PresenceEvent) ([]lastseen.State, error) {
 	if err := f.failed(); err != nil {
 		return nil, err
 	}
-	return f.Store.Ping(ctx, namespace, batch)
+	return f.Store.Ping(ctx, ns, batch)
 }
 
 func (f *faultyStore) SnapshotChanges(ctx context.Context, namespace string, users []string) (store.Snapshot, error) {
@@ -329,7 +329,7 @@ func (s *scripted) pingedAgo(t *testing.T, user string, ago time.Duration) {
 	t.Helper()
 	now, err := s.Now(t.Context())
 	require.NoError(t, err)
-	_, err = s.Ping(t.Context(), "chat", []store.Sighting{{User: user, At: now.Add(-ago)}})
+	_, err = s.Ping(t.Context(), "chat", []store.PresenceEvent{{User: user, At: now.Add(-ago)}})
 	require.NoError(t, err)
 }
 
@@ -337,7 +337,7 @@ func (s *scripted) leaves(t *testing.T, user string) {
 	t.Helper()
 	now, err := s.Now(t.Context())
 	require.NoError(t, err)
-	_, err = s.Leave(t.Context(), "chat", []store.Sighting{{User: user, At: now}})
+	_, err = s.Leave(t.Context(), "chat", []store.PresenceEvent{{User: user, At: now}})
 	require.NoError(t, err)
 }
 

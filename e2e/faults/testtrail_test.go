@@ -21,8 +21,8 @@ type trail struct {
 	name string
 }
 
-// sighting is a presence as a watcher was sent it.
-type sighting struct {
+// observation is a presence as a watcher was sent it.
+type observation struct {
 	presence
 	at       lastseen.Instant // last seen
 	asOf     lastseen.Instant
@@ -48,9 +48,9 @@ func watch(t testing.TB, s *server, users ...string) *trail {
 	return tr
 }
 
-// sightings returns what the watcher was sent of a user, also in the first snapshot and in those of resets. Repeated
+// observations returns what the watcher was sent of a user, also in the first snapshot and in those of resets. Repeated
 // presences count once.
-func (tr *trail) sightings(t testing.TB, user string) (all []sighting) {
+func (tr *trail) observations(t testing.TB, user string) (all []observation) {
 	t.Helper()
 	for _, s := range tr.everything(t) {
 		if s.User == user && (len(all) == 0 || s.Status != all[len(all)-1].Status || s.Left != all[len(all)-1].Left) {
@@ -61,7 +61,7 @@ func (tr *trail) sightings(t testing.TB, user string) (all []sighting) {
 }
 
 // everything returns what the watcher was sent of all users.
-func (tr *trail) everything(t testing.TB) (all []sighting) {
+func (tr *trail) everything(t testing.TB) (all []observation) {
 	t.Helper()
 	for _, p := range tr.welcome.Users {
 		all = append(all, seen(p, "", time.Time{}))
@@ -81,8 +81,8 @@ func (tr *trail) everything(t testing.TB) (all []sighting) {
 	return all
 }
 
-func seen(p presence, asOf string, received time.Time) sighting {
-	s := sighting{presence: p, at: must(p.state()).At, received: received}
+func seen(p presence, asOf string, received time.Time) observation {
+	s := observation{presence: p, at: must(p.state()).At, received: received}
 	if asOf != "" {
 		s.asOf = must(lastseen.ParseTime(asOf))
 	}
@@ -90,11 +90,11 @@ func seen(p presence, asOf string, received time.Time) sighting {
 }
 
 // await waits until the newest that the watcher was sent of a user is a status, and returns that.
-func (tr *trail) await(t testing.TB, user string, status lastseen.Status) (found sighting) {
+func (tr *trail) await(t testing.TB, user string, status lastseen.Status) (found observation) {
 	t.Helper()
 	await(t, fmt.Sprintf("%s to show %s %s", tr.name, user, status), func() bool {
 		require.True(t, tr.open(), "%s was closed: %v", tr.name, tr.why())
-		all := tr.sightings(t, user)
+		all := tr.observations(t, user)
 		if len(all) > 0 {
 			found = all[len(all)-1]
 		}
@@ -107,7 +107,7 @@ func (tr *trail) await(t testing.TB, user string, status lastseen.Status) (found
 // "left" instead of grey; never seen is "unknown".
 func (tr *trail) course(t testing.TB, user string) (text []string) {
 	t.Helper()
-	for _, s := range tr.sightings(t, user) {
+	for _, s := range tr.observations(t, user) {
 		step := string(s.Status)
 		switch {
 		case s.Left:
@@ -134,7 +134,7 @@ func (tr *trail) requireOnlyGreen(t testing.TB, user string) {
 func (tr *trail) requireDecay(t testing.TB, user string, thresholds lastseen.Thresholds) {
 	t.Helper()
 	tr.await(t, user, lastseen.Grey)
-	all := tr.sightings(t, user)
+	all := tr.observations(t, user)
 	require.GreaterOrEqual(t, len(all), 2)
 	yellow, grey := all[len(all)-2], all[len(all)-1]
 	require.Equal(t, lastseen.Yellow, yellow.Status, "%v", tr.course(t, user))
@@ -145,7 +145,7 @@ func (tr *trail) requireDecay(t testing.TB, user string, thresholds lastseen.Thr
 }
 
 // requireLeft waits until a user is grey, who was never seen when the watcher began, came and left.
-func (tr *trail) requireLeft(t testing.TB, user string) sighting {
+func (tr *trail) requireLeft(t testing.TB, user string) observation {
 	t.Helper()
 	grey := tr.await(t, user, lastseen.Grey)
 	require.Equal(t, []string{"unknown", "green", "left"}, tr.course(t, user))
@@ -153,7 +153,7 @@ func (tr *trail) requireLeft(t testing.TB, user string) sighting {
 }
 
 // presenceOf returns the presence of a user that a server shows.
-func presenceOf(t testing.TB, s *server, user string) sighting {
+func presenceOf(t testing.TB, s *server, user string) observation {
 	t.Helper()
 	found := decode[struct {
 		presence

@@ -36,7 +36,7 @@ type crowd struct {
 
 // deeds are what people did in a moment.
 type deeds struct {
-	pings, leaves []sighting
+	pings, leaves []presenceItem
 	messages      []message
 }
 
@@ -66,7 +66,7 @@ func (c *crowd) act(now time.Time) (did deeds) {
 			c.change(p, now, &did)
 		}
 		if p.online() && !now.Before(p.ping) {
-			did.pings = append(did.pings, p.sighting())
+			did.pings = append(did.pings, p.presenceItem())
 			p.ping = now.Add(time.Duration(float64(c.pingInterval) * (0.8 + 0.2*c.random.Float64())))
 		}
 	}
@@ -104,7 +104,7 @@ func (c *crowd) begin(p *person, i int, now time.Time, did *deeds) {
 		return
 	}
 	at := now.Add(-c.green * time.Duration(1+i/2)) // one green, one turning yellow, and so on
-	ping := p.sighting()
+	ping := p.presenceItem()
 	ping.At = &at
 	did.pings = append(did.pings, ping)
 	p.doing, p.until = silent, now.Add(c.some(c.yellow))
@@ -127,7 +127,7 @@ func (c *crowd) change(p *person, now time.Time, did *deeds) {
 		did.note("%s has lost the network: yellow after %s, grey after %s", p, c.green, c.yellow)
 	case n < 6:
 		p.doing = gone
-		did.leaves = append(did.leaves, p.sighting())
+		did.leaves = append(did.leaves, p.presenceItem())
 		did.note("%s has closed the page: grey at once", p)
 	case n < 8 && p.doing == here:
 		p.doing, p.ping = idle, now
@@ -153,8 +153,8 @@ func (c *crowd) line() string {
 
 func (p *person) online() bool { return p.doing == here || p.doing == idle }
 
-func (p *person) sighting() sighting {
-	s := sighting{User: p.name, Device: device{ID: fmt.Sprintf("visit-%d", p.visits), Kind: "web"}}
+func (p *person) presenceItem() presenceItem {
+	s := presenceItem{User: p.name, Device: device{ID: fmt.Sprintf("visit-%d", p.visits), Kind: "web"}}
 	if p.doing == idle {
 		s.Activity = "idle"
 	}

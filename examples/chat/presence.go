@@ -22,8 +22,8 @@ type presence struct {
 // settings are those of the namespace.
 type settings struct{ green, yellow, pingInterval time.Duration }
 
-// sighting is an item of a bulk ping or leave.
-type sighting struct {
+// presenceItem is an item of a bulk ping or leave.
+type presenceItem struct {
 	User     string     `json:"user"`
 	Device   device     `json:"device"`
 	Activity string     `json:"activity,omitempty"` // of pings

@@ -21,12 +21,12 @@ type instant struct {
 	saying    int // one of so many users says something; 0 for none
 }
 
-func (s instant) PingBatches(_ context.Context, batches []*store.Batch[store.Sighting]) {
+func (s instant) PingBatches(_ context.Context, batches []*store.Batch[store.PresenceEvent]) {
 	time.Sleep(s.roundTrip)
 	for _, b := range batches {
 		b.States = make([]lastseen.State, len(b.Items))
-		for i, sighting := range b.Items {
-			b.States[i] = lastseen.State{At: sighting.At}
+		for i, event := range b.Items {
+			b.States[i] = lastseen.State{At: event.At}
 		}
 	}
 }
@@ -54,7 +54,7 @@ func BenchmarkPing(b *testing.B) {
 				s := coalesce.New(instant{roundTrip: roundTrip}, coalesce.Options{})
 				defer s.Close()
 				sideBySide(b, callers, func() error {
-					_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "alice", At: 1}})
+					_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: "alice", At: 1}})
 					return err
 				})
 				if stats := s.Stats().Pings; stats.Batches > 0 {

@@ -3,7 +3,7 @@
 // While a batch is in progress, arriving calls queue; when it returns, the queued calls become the next batch. No timer
 // is involved: a call that finds nothing in progress is sent at once. Each server behind the store has a queue of its
 // own (a node, see NodeOf of [store.Batcher]), so one that hangs does not hold up the others. Lookups have separate
-// queues and never join a batch that was already sent: they see every write that returned before them. Sightings of
+// queues and never join a batch that was already sent: they see every write that returned before them. Events of
 // devices have queues of their own, too.
 //
 // # Promises
@@ -79,7 +79,7 @@ func (o Options) withDefaults() Options {
 // Store is a [store.Store] that sends concurrent calls together.
 type Store struct {
 	store.Store
-	pings   *coalescer[store.Sighting]
+	pings   *coalescer[store.PresenceEvent]
 	lookups *coalescer[string]
 	devices *coalescer[deviceItem]
 	closing sync.Once
@@ -91,7 +91,7 @@ var _ store.Store = (*Store)(nil)
 // New returns a store that batches the calls to s. Closing it closes s.
 func New(s store.Batcher, o Options) *Store {
 	o = o.withDefaults()
-	pings := newCoalescer(Pings, o, s.PingBatches, s.NodeOf, func(s store.Sighting) string { return s.User })
+	pings := newCoalescer(Pings, o, s.PingBatches, s.NodeOf, func(s store.PresenceEvent) string { return s.User })
 	pings.merge = lastseen.Merge // a store that retries may finish batches in another order than they were sent
 	lookups := newCoalescer(Lookups, o, s.LookupBatches, s.NodeOf, func(user string) string { return user })
 	devices := newCoalescer(Devices, o, func(ctx context.Context, batches []*store.Batch[deviceItem]) {
@@ -106,7 +106,7 @@ func New(s store.Batcher, o Options) *Store {
 func (s *Store) Unwrap() store.Store { return s.Store }
 
 // Ping implements [store.Store].
-func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+func (s *Store) Ping(ctx context.Context, namespace string, batch []store.PresenceEvent) ([]lastseen.State, error) {
 	r, err := s.pings.do(ctx, namespace, batch)
 	return r.states, err
 }

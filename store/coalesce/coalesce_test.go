@@ -76,9 +76,9 @@ func (r *rig) ping(namespace string, users ...string) *result {
 
 // pingUntil starts a ping of users by a caller who goes when the context ends.
 func (r *rig) pingUntil(ctx context.Context, namespace string, users ...string) *result {
-	batch := make([]store.Sighting, len(users))
+	batch := make([]store.PresenceEvent, len(users))
 	for i, user := range users {
-		batch[i] = store.Sighting{User: user, At: lastseen.Instant(i + 1)}
+		batch[i] = store.PresenceEvent{User: user, At: lastseen.Instant(i + 1)}
 	}
 	return start(func() ([]lastseen.State, error) { return r.s.Ping(ctx, namespace, batch) })
 }
@@ -252,7 +252,7 @@ func TestCloseDrains(t *testing.T) {
 	for name, call := range map[string]func(r *rig, user string) *result{
 		"ping":   func(r *rig, user string) *result { return r.ping("chat", user) },
 		"lookup": func(r *rig, user string) *result { return r.lookup("chat", user) },
-		"device": func(r *rig, user string) *result { return r.record("chat", time.Minute, sighting(user, 1)) },
+		"device": func(r *rig, user string) *result { return r.record("chat", time.Minute, event(user, 1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Options{}, []string{""}, func(r *rig) {
@@ -336,10 +336,10 @@ func TestConcurrentCalls(t *testing.T) {
 	for n := range 16 {
 		callers.Go(func() {
 			for round := range 500 {
-				batch := make([]store.Sighting, 2+(n+round)%9)
+				batch := make([]store.PresenceEvent, 2+(n+round)%9)
 				want := make([]lastseen.State, len(batch))
 				for i := range batch {
-					batch[i] = store.Sighting{User: fmt.Sprint("u", i), At: lastseen.Instant(1000*n + i + 1)}
+					batch[i] = store.PresenceEvent{User: fmt.Sprint("u", i), At: lastseen.Instant(1000*n + i + 1)}
 					want[i] = lastseen.State{At: batch[i].At}
 				}
 				states, err := s.Ping(context.Background(), "chat", batch)

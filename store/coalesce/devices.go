@@ -15,22 +15,22 @@ import (
 // no call for several.
 const deviceCalls = 8
 
-// deviceItem is a sighting of a device with the window of its caller.
+// deviceItem is an event of a device with the window of its caller.
 type deviceItem struct {
-	store.DeviceSighting
+	store.DeviceEvent
 	window time.Duration
 }
 
 // RecordDevices implements [store.Store]. Thousands of clients that connect at the same moment are a few calls.
 func (s *Store) RecordDevices(
-	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
+	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceEvent,
 ) ([]lastseen.State, error) {
 	if len(batch) == 0 { // the store knows whether the namespace can have devices
 		return s.Store.RecordDevices(ctx, namespace, window, batch)
 	}
 	items := make([]deviceItem, len(batch))
-	for i, sighting := range batch {
-		items[i] = deviceItem{sighting, window}
+	for i, event := range batch {
+		items[i] = deviceItem{event, window}
 	}
 	r, err := s.devices.do(ctx, namespace, items)
 	return r.states, err
@@ -61,12 +61,12 @@ func recordBatches(ctx context.Context, s store.Store, batches []*store.Batch[de
 func recordBatch(ctx context.Context, s store.Store, b *store.Batch[deviceItem]) {
 	for rest := b.Items; len(rest) > 0 && b.Err == nil; {
 		window := rest[0].window
-		var sightings []store.DeviceSighting
+		var events []store.DeviceEvent
 		for len(rest) > 0 && rest[0].window == window {
-			sightings, rest = append(sightings, rest[0].DeviceSighting), rest[1:]
+			events, rest = append(events, rest[0].DeviceEvent), rest[1:]
 		}
 		var states []lastseen.State
-		states, b.Err = s.RecordDevices(ctx, b.Namespace, window, sightings)
+		states, b.Err = s.RecordDevices(ctx, b.Namespace, window, events)
 		b.States = append(b.States, states...)
 	}
 }

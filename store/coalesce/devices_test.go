@@ -13,39 +13,39 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// RecordDevices has each user's time as the resulting state; that of the last sighting if a user is named twice.
+// RecordDevices has each user's time as the resulting state; that of the last event if a user is named twice.
 func (f *fake) RecordDevices(
-	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
+	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceEvent,
 ) ([]lastseen.State, error) {
-	b := &store.Batch[store.DeviceSighting]{Namespace: fmt.Sprint(namespace, " ", window), Items: batch}
+	b := &store.Batch[store.DeviceEvent]{Namespace: fmt.Sprint(namespace, " ", window), Items: batch}
 	final := map[string]lastseen.State{}
 	for _, s := range batch {
 		final[s.User] = lastseen.State{At: s.At, Left: s.Gone}
 	}
-	serve(ctx, f, []*store.Batch[store.DeviceSighting]{b}, func(s store.DeviceSighting) (string, lastseen.State) {
+	serve(ctx, f, []*store.Batch[store.DeviceEvent]{b}, func(s store.DeviceEvent) (string, lastseen.State) {
 		return s.User, final[s.User]
 	})
 	return b.States, b.Err
 }
 
 // record starts a call of RecordDevices and returns when it waits or is answered.
-func (r *rig) record(namespace string, window time.Duration, batch ...store.DeviceSighting) *result {
+func (r *rig) record(namespace string, window time.Duration, batch ...store.DeviceEvent) *result {
 	return start(func() ([]lastseen.State, error) {
 		return r.s.RecordDevices(context.Background(), namespace, window, batch)
 	})
 }
 
-func sighting(user string, at lastseen.Instant) store.DeviceSighting {
-	return store.DeviceSighting{User: user, ID: "tab", At: at}
+func event(user string, at lastseen.Instant) store.DeviceEvent {
+	return store.DeviceEvent{User: user, ID: "tab", At: at}
 }
 
 // TestDevicesWaitTogether: while a call is in progress, those that arrive become the next one.
 func TestDevicesWaitTogether(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
-		first := r.record("chat", time.Minute, sighting("first", 1))
+		first := r.record("chat", time.Minute, event("first", 1))
 		var rest []*result
 		for i := range 5 {
-			rest = append(rest, r.record("chat", time.Minute, sighting(fmt.Sprint("u", i), lastseen.Instant(i+2))))
+			rest = append(rest, r.record("chat", time.Minute, event(fmt.Sprint("u", i), lastseen.Instant(i+2))))
 		}
 		require.EqualValues(t, 5, r.s.Stats().Devices.Queued)
 		pinged := r.ping("chat", "alice") // has a queue of its own
@@ -64,9 +64,9 @@ func TestDevicesWaitTogether(t *testing.T) {
 func TestDevicesOfOtherWindows(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
 		calls := []*result{
-			r.record("chat", time.Minute, sighting("first", 1)), r.record("chat", time.Minute, sighting("a", 1)),
-			r.record("chat", time.Second, sighting("b", 1), sighting("c", 1)),
-			r.record("chat", time.Minute, sighting("d", 1)),
+			r.record("chat", time.Minute, event("first", 1)), r.record("chat", time.Minute, event("a", 1)),
+			r.record("chat", time.Second, event("b", 1), event("c", 1)),
+			r.record("chat", time.Minute, event("d", 1)),
 		}
 		r.letGo(4)
 		r.answered(calls...)
@@ -84,7 +84,7 @@ func TestDevicesFailWithTheirNamespace(t *testing.T) {
 		}
 		calls := map[string]*result{}
 		for _, name := range []string{"n.first", "n.error", "n.none", "n.panic", "n.fine"} {
-			calls[name] = r.record(name, time.Minute, sighting("a", 1))
+			calls[name] = r.record(name, time.Minute, event("a", 1))
 		}
 		for range calls {
 			r.fake.hold["n"] <- struct{}{}
@@ -101,9 +101,9 @@ func TestDevicesFailWithTheirNamespace(t *testing.T) {
 // TestDevicesOfOneUserInSeveralBatches: each occurrence of the user has the final state, which is not the greatest.
 func TestDevicesOfOneUserInSeveralBatches(t *testing.T) {
 	inBubble(t, Options{NamespaceSize: 2}, nil, func(r *rig) {
-		left := sighting("alice", 5)
+		left := event("alice", 5)
 		left.Gone = true
-		c := r.record("chat", time.Minute, left, sighting("bob", 2), sighting("alice", 5))
+		c := r.record("chat", time.Minute, left, event("bob", 2), event("alice", 5))
 		r.answered(c)
 		require.Equal(t, []lastseen.State{{At: 5}, {At: 2}, {At: 5}}, c.states)
 	})
@@ -112,7 +112,7 @@ func TestDevicesOfOneUserInSeveralBatches(t *testing.T) {
 // TestDevicesOfOneNamespaceInOrder: the parts of a batch that are about one namespace are recorded one after the other.
 func TestDevicesOfOneNamespaceInOrder(t *testing.T) {
 	inBubble(t, Options{NamespaceSize: 1}, []string{""}, func(r *rig) {
-		c := r.record("chat", time.Minute, sighting("a", 1), sighting("b", 1), sighting("c", 1), sighting("d", 1))
+		c := r.record("chat", time.Minute, event("a", 1), event("b", 1), event("c", 1), event("d", 1))
 		for i, part := range []string{"a", "b", "c", "d"} {
 			require.Len(t, r.fake.seen(), i+1)
 			require.Equal(t, "chat 1m0s:"+part, r.fake.seen()[i])

@@ -14,9 +14,9 @@ import (
 // TestMergeDuplicates: when a store retried the first batch, the second one finished before it.
 func TestMergeDuplicates(t *testing.T) {
 	states := []lastseen.State{{At: 9}, {At: 2}, {At: 5}}
-	pings := newCoalescer(Pings, Options{}, nil, nil, func(s store.Sighting) string { return s.User })
+	pings := newCoalescer(Pings, Options{}, nil, nil, func(s store.PresenceEvent) string { return s.User })
 	pings.merge = lastseen.Merge
-	batch := []store.Sighting{{User: "alice", At: 9}, {User: "bob", At: 2}, {User: "alice", At: 5}}
+	batch := []store.PresenceEvent{{User: "alice", At: 9}, {User: "bob", At: 2}, {User: "alice", At: 5}}
 	pings.mergeDuplicates(batch, states)
 	require.Equal(t, []lastseen.State{{At: 9}, {At: 2}, {At: 9}}, states)
 }

@@ -49,8 +49,10 @@ func (f *fake) NodeOf(namespace string) (of func(user string) string) {
 	}
 }
 
-func (f *fake) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
-	serve(ctx, f, batches, func(s store.Sighting) (string, lastseen.State) { return s.User, lastseen.State{At: s.At} })
+func (f *fake) PingBatches(ctx context.Context, batches []*store.Batch[store.PresenceEvent]) {
+	serve(ctx, f, batches, func(s store.PresenceEvent) (string, lastseen.State) {
+		return s.User, lastseen.State{At: s.At}
+	})
 }
 
 func (f *fake) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {

@@ -28,15 +28,15 @@ func TestFrozenRedis(t *testing.T) {
 	s := coalesce.New(redis, coalesce.Options{Timeout: timeout})
 	defer func() { require.NoError(t, s.Close()) }()
 	ctx := context.Background()
-	_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "alice", At: 1}})
+	_, err := s.Ping(ctx, "chat", []store.PresenceEvent{{User: "alice", At: 1}})
 	require.NoError(t, err)
 	server.Freeze(t)
 	defer server.Thaw(t)
 
-	many := make([]store.Sighting, 10_000)
+	many := make([]store.PresenceEvent, 10_000)
 	users := make([]string, 1000)
 	for i := range many {
-		many[i] = store.Sighting{User: fmt.Sprint("u", i), At: 1}
+		many[i] = store.PresenceEvent{User: fmt.Sprint("u", i), At: 1}
 		users[i%len(users)] = many[i].User
 	}
 	calls := []func(namespace string) error{

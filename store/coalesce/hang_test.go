@@ -81,7 +81,7 @@ func (r *rig) anyCall(n int) (err error) {
 	ctx := context.Background()
 	switch n % 3 {
 	case 0:
-		_, err = r.s.Ping(ctx, "chat", []store.Sighting{{User: "alice", At: 1}})
+		_, err = r.s.Ping(ctx, "chat", []store.PresenceEvent{{User: "alice", At: 1}})
 	case 1:
 		_, err = r.s.Lookup(ctx, "chat", []string{"alice"})
 	default:

@@ -29,7 +29,7 @@ func BenchmarkWait(b *testing.B) {
 				var n atomic.Int64
 				ping := func() error {
 					user, at := fmt.Sprint("user", n.Add(1)%10_000), lastseen.InstantOf(time.Now())
-					_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
+					_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: user, At: at}})
 					return err
 				}
 				require.Eventually(b, func() bool { return ping() == nil }, time.Minute, time.Millisecond)

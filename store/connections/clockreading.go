@@ -25,8 +25,8 @@ func (m clockReading) at(monotonic time.Duration) lastseen.Instant {
 	return max(lastseen.MinInstant, m.store.Add(monotonic-m.monotonic))
 }
 
-// notBefore returns the time at a monotonic time, but not one before an earlier sighting of the same connection: the
-// store's clock may have been slowed down since. A sighting that the store would take to be in the future says nothing:
+// notBefore returns the time at a monotonic time, but not one before an earlier event of the same connection: the
+// store's clock may have been slowed down since. An event that the store would take to be in the future says nothing:
 // the clock was set back since.
 func (m clockReading) notBefore(earlier lastseen.Instant, monotonic time.Duration) lastseen.Instant {
 	at := m.at(monotonic)

@@ -198,7 +198,7 @@ func (c *Connection) leave(ctx context.Context) (lastseen.State, error) {
 func (c *Connection) goodbye(heard, due time.Duration) pending {
 	return pending{
 		namespace: c.o.Namespace,
-		DeviceSighting: store.DeviceSighting{
+		DeviceEvent: store.DeviceEvent{
 			User: c.o.User, ID: c.record, Kind: c.o.Kind, At: c.at, Gone: true,
 		},
 		heard: heard, due: due, opened: c.opened.store, of: goodbyeOfConnection,
@@ -230,7 +230,7 @@ func (c *Connection) End(how Ending) {
 	case how == Left:
 		r.wait(c.goodbye(heard, now))
 	case heard > c.evidence:
-		ping := store.DeviceSighting{User: c.o.User}
-		r.wait(pending{namespace: c.o.Namespace, DeviceSighting: ping, heard: heard, due: now, opened: c.opened.store})
+		ping := store.DeviceEvent{User: c.o.User}
+		r.wait(pending{namespace: c.o.Namespace, DeviceEvent: ping, heard: heard, due: now, opened: c.opened.store})
 	}
 }

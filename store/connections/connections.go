@@ -28,7 +28,7 @@ const (
 	pollEvery  = 500 * time.Millisecond // disconnects are read, while there are connections
 	roundEvery = time.Second            // evidence is written; retries
 
-	maxBatch    = 4096 // sightings in one call
+	maxBatch    = 4096 // events in one call
 	callsAtOnce = 8
 
 	// longestSleep is the time after which a connection is looked at again, so that shorter ping intervals apply soon.
@@ -93,7 +93,7 @@ type Registry struct {
 	monotonic func() time.Duration
 	pause     func(context.Context, time.Duration) // returns early when the context ends
 
-	// working is held while the store is called, except by Open and for single sightings. It guards the next fields.
+	// working is held while the store is called, except by Open and for single events. It guards the next fields.
 	working             chan struct{}
 	nextPoll, nextRound time.Duration
 	away                bool // since awaySince, calls failed

@@ -15,7 +15,7 @@ import (
 // seconds returns the time by the store's clock so many seconds after the start of a test.
 func seconds(s float64) lastseen.Instant { return base.Add(time.Duration(s * float64(time.Second))) }
 
-// only returns the only sighting that was written since the last call.
+// only returns the only event that was written since the last call.
 func (f *fixture) only() written {
 	f.t.Helper()
 	writes := f.store.take()

@@ -109,7 +109,7 @@ func (r *Registry) voidReceived(asked map[lastseen.UserKey]lastseen.Instant, now
 	}
 }
 
-// isCancelled reports whether a sighting must not be written, because of a disconnect of its user's connections or of
+// isCancelled reports whether an event must not be written, because of a disconnect of its user's connections or of
 // its namespace. Of a namespace, what was received after the disconnect counts: its connections stay open.
 func isCancelled(p pending, asked map[lastseen.UserKey]lastseen.Instant, now clockReading) bool {
 	at, found := asked[lastseen.UserKey{Namespace: p.namespace, User: p.User}]

@@ -47,7 +47,7 @@ func TestDisconnect(t *testing.T) {
 func TestDisconnectCancelsLeaves(t *testing.T) {
 	f := newFixture(t)
 	leaves := func(user string) {
-		f.later(store.DeviceSighting{User: user, At: f.store.present()}, time.Minute)
+		f.later(store.DeviceEvent{User: user, At: f.store.present()}, time.Minute)
 	}
 	leaves("alice")
 	leaves("bob")
@@ -68,7 +68,7 @@ func TestDisconnectCancelsLeaves(t *testing.T) {
 func TestDeletedNamespaceStaysDeleted(t *testing.T) {
 	f := newFixture(t)
 	leaves := func(user string, at lastseen.Instant) {
-		f.later(store.DeviceSighting{User: user, At: at}, time.Minute)
+		f.later(store.DeviceEvent{User: user, At: at}, time.Minute)
 	}
 	stays, ends, idles := f.open("stays"), f.open("ends"), f.open("idles")
 	breaks, gone, stopped := f.open("breaks"), f.open("gone"), f.open("stopped")
@@ -80,8 +80,8 @@ func TestDeletedNamespaceStaysDeleted(t *testing.T) {
 	ends.End(Gone)
 	leaves("leaves", f.store.present())
 	leaves("is ahead", f.store.present().Add(store.MaxAhead))
-	require.NoError(t, f.Later(t.Context(), Departure{
-		Namespace: "other", DeviceSighting: store.DeviceSighting{User: "alice", At: f.store.present()},
+	require.NoError(t, f.Later(t.Context(), DelayedLeave{
+		Namespace: "other", DeviceEvent: store.DeviceEvent{User: "alice", At: f.store.present()},
 	}))
 	f.store.take()
 	f.store.deleted()
@@ -131,7 +131,7 @@ func usersOf(all []written) (users []string) {
 // first time.
 func TestFirstLeaveIsCancelled(t *testing.T) {
 	f := newFixture(t)
-	f.later(store.DeviceSighting{User: "alice", At: f.store.present()}, time.Second)
+	f.later(store.DeviceEvent{User: "alice", At: f.store.present()}, time.Second)
 	f.store.close()
 	f.pass(time.Minute)
 	f.requireNothing()

@@ -25,7 +25,7 @@ func (r *Registry) collect(now clockReading, all bool) []write {
 			settings[c.o.Namespace] = s
 		}
 		if heard, due := c.evidenceDue(now.monotonic, s, all); due {
-			batch = append(batch, write{pending: c.sighting(now, heard, s), c: c})
+			batch = append(batch, write{pending: c.event(now, heard, s), c: c})
 		}
 	}
 	return batch
@@ -62,11 +62,11 @@ func (c *Connection) nextLook(next time.Duration) time.Duration {
 	return next
 }
 
-// sighting returns what was heard on a connection as a plain ping, which is cheap, or as one of the record. That is
+// event returns what was heard on a connection as a plain ping, which is cheap, or as one of the record. That is
 // necessary at times, since a record that is too old does not count; and for what a plain ping does not say.
-func (c *Connection) sighting(now clockReading, heard time.Duration, s Settings) pending {
-	ping := store.DeviceSighting{User: c.o.User, At: now.at(heard)}
-	p := pending{namespace: c.o.Namespace, DeviceSighting: ping, heard: heard}
+func (c *Connection) event(now clockReading, heard time.Duration, s Settings) pending {
+	ping := store.DeviceEvent{User: c.o.User, At: now.at(heard)}
+	p := pending{namespace: c.o.Namespace, DeviceEvent: ping, heard: heard}
 	c.at = max(c.at, p.At)
 	returned := c.recorded < c.r.returned // the store may have lost the record
 	stale := now.monotonic >= c.recorded+s.recordEvery()

@@ -123,10 +123,10 @@ func (c *Connection) begin(ctx context.Context) error {
 	c.wrote = now.monotonic - time.Duration(early)
 	c.heard.Store(int64(now.monotonic))
 	r.mu.Unlock()
-	first := store.DeviceSighting{
+	first := store.DeviceEvent{
 		User: c.o.User, ID: c.record, Kind: c.o.Kind, At: now.store, Idle: idle, Meta: c.o.Meta,
 	}
-	c.state, err = r.writeOne(ctx, pending{namespace: c.o.Namespace, DeviceSighting: first})
+	c.state, err = r.writeOne(ctx, pending{namespace: c.o.Namespace, DeviceEvent: first})
 	r.mu.Lock()
 	c.dropped = c.dropped || err == nil && isAway(c.state)
 	r.mu.Unlock()

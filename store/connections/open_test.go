@@ -16,8 +16,8 @@ func TestOpenRecordsFirstPing(t *testing.T) {
 	c := f.open("alice")
 	got := f.only()
 	require.Equal(t, "tab", DeviceOf(got.ID))
-	want := store.DeviceSighting{User: "alice", ID: got.ID, Kind: lastseen.Web, At: base, Meta: `{"v":1}`}
-	require.Equal(t, want, got.DeviceSighting)
+	want := store.DeviceEvent{User: "alice", ID: got.ID, Kind: lastseen.Web, At: base, Meta: `{"v":1}`}
+	require.Equal(t, want, got.DeviceEvent)
 	require.Equal(t, lastseen.State{At: base}, c.State())
 	require.Equal(t, "tab", c.Device())
 	require.Equal(t, Stats{Open: 1, Opened: 1}, f.Stats())
@@ -119,10 +119,10 @@ func TestIdleUsersStayIdle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.store.pass(10 * time.Second)
-			first := store.DeviceSighting{User: "alice", ID: test.record, At: seconds(10), Idle: seconds(10)}
+			first := store.DeviceEvent{User: "alice", ID: test.record, At: seconds(10), Idle: seconds(10)}
 			record := func() {
 				window := f.store.settings.window()
-				_, err := f.store.RecordDevices(t.Context(), ns, window, []store.DeviceSighting{first})
+				_, err := f.store.RecordDevices(t.Context(), ns, window, []store.DeviceEvent{first})
 				require.NoError(t, err)
 			}
 			record()

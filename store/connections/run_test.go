@@ -116,7 +116,7 @@ func use(t *testing.T, f *fixture, c *Connection) {
 	case 2:
 		f.Stats()
 	case 3:
-		_ = f.Later(t.Context(), Departure{Namespace: ns, DeviceSighting: store.DeviceSighting{User: "bob", At: base}})
+		_ = f.Later(t.Context(), DelayedLeave{Namespace: ns, DeviceEvent: store.DeviceEvent{User: "bob", At: base}})
 	default:
 		c.Heard()
 	}

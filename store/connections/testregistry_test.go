@@ -134,9 +134,9 @@ func (f *fixture) requireClosed(user string, reasons ...Reason) {
 
 func (f *fixture) logged(text string) int { return strings.Count(f.log.String(), text) }
 
-// written is a sighting that the store got.
+// written is an event that the store got.
 type written struct {
-	store.DeviceSighting
+	store.DeviceEvent
 	call      callKind
 	namespace string
 	when      time.Duration // by the monotonic clock
@@ -215,21 +215,21 @@ func (s *fakeStore) Now(context.Context) (lastseen.Instant, error) {
 }
 
 func (s *fakeStore) RecordDevices(
-	_ context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
+	_ context.Context, namespace string, window time.Duration, batch []store.DeviceEvent,
 ) ([]lastseen.State, error) {
-	return s.write(recordDevices, namespace, batch, func(d store.DeviceSighting, key string) {
+	return s.write(recordDevices, namespace, batch, func(d store.DeviceEvent, key string) {
 		s.states[key], s.devices[key] = s.devices[key].Assert(s.states[key], window, d.Record())
 	})
 }
 
-func (s *fakeStore) Ping(_ context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
-	return s.write(ping, namespace, sightings(batch, false), func(d store.DeviceSighting, key string) {
+func (s *fakeStore) Ping(_ context.Context, namespace string, batch []store.PresenceEvent) ([]lastseen.State, error) {
+	return s.write(ping, namespace, events(batch, false), func(d store.DeviceEvent, key string) {
 		s.states[key] = s.states[key].AfterPing(d.At)
 	})
 }
 
-func (s *fakeStore) Leave(_ context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
-	return s.write(leave, namespace, sightings(batch, true), func(d store.DeviceSighting, key string) {
+func (s *fakeStore) Leave(_ context.Context, namespace string, batch []store.PresenceEvent) ([]lastseen.State, error) {
+	return s.write(leave, namespace, events(batch, true), func(d store.DeviceEvent, key string) {
 		s.states[key], s.devices[key] = s.devices[key].Leave(s.states[key], d.At)
 	})
 }
@@ -240,15 +240,15 @@ func (s *fakeStore) ReadDevices(_ context.Context, namespace, user string) (stor
 	return store.UserDevices{State: s.states[key], Devices: s.devices[key]}, s.err
 }
 
-func sightings(batch []store.Sighting, gone bool) (all []store.DeviceSighting) {
+func events(batch []store.PresenceEvent, gone bool) (all []store.DeviceEvent) {
 	for _, s := range batch {
-		all = append(all, store.DeviceSighting{User: s.User, At: s.At, Gone: gone})
+		all = append(all, store.DeviceEvent{User: s.User, At: s.At, Gone: gone})
 	}
 	return all
 }
 
 func (s *fakeStore) write(
-	kind callKind, namespace string, batch []store.DeviceSighting, do func(store.DeviceSighting, string),
+	kind callKind, namespace string, batch []store.DeviceEvent, do func(store.DeviceEvent, string),
 ) ([]lastseen.State, error) {
 	s.during(kind)
 	defer s.lock()()

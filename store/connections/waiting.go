@@ -11,30 +11,30 @@ import (
 const (
 	// MaxLater is the number of leaves that wait for their time on one server; more are written at once.
 	MaxLater = 10_000
-	// maxWaiting is the number of sightings that wait, for their time or for the store. More are dropped, as if the
+	// maxWaiting is the number of events that wait, for their time or for the store. More are dropped, as if the
 	// connections had ended in silence.
 	maxWaiting = 100_000
 	warnEvery  = time.Minute // that some were dropped
 )
 
-// Departure is a leave that is written later, unless a ping comes meanwhile: since it has the time at which it was
+// DelayedLeave is a leave that is written later, unless a ping comes meanwhile: since it has the time at which it was
 // asked for, a later ping makes it harmless.
-type Departure struct {
-	Namespace            string
-	store.DeviceSighting               // Gone; with an empty ID it is of all devices
-	After                time.Duration // up to MaxGrace
+type DelayedLeave struct {
+	Namespace         string
+	store.DeviceEvent               // Gone; with an empty ID it is of all devices
+	After             time.Duration // up to MaxGrace
 }
 
 // Later writes leaves after their delays; at once, together, if too many wait, or after Stop. It returns an error only
 // if some that had to be written at once were not.
-func (r *Registry) Later(ctx context.Context, departures ...Departure) error {
+func (r *Registry) Later(ctx context.Context, departures ...DelayedLeave) error {
 	if !r.hasPosition() {
 		_ = r.readDisconnects(ctx) // without a position, leaves can only miss a disconnect that comes right now
 	}
 	var atOnce []write
 	for _, d := range departures {
 		p := pending{
-			namespace: d.Namespace, DeviceSighting: d.DeviceSighting, of: leaveByLater, heard: r.monotonic(),
+			namespace: d.Namespace, DeviceEvent: d.DeviceEvent, of: leaveByLater, heard: r.monotonic(),
 		}
 		p.due = p.heard + min(max(0, d.After), MaxGrace)
 		p.Gone = true
@@ -82,21 +82,21 @@ func (r *Registry) add(p pending) {
 	}
 }
 
-// removed notes that a sighting waits no longer.
+// removed notes that an event waits no longer.
 func (r *Registry) removed(p pending) {
 	if p.of == leaveByLater {
 		r.later--
 	}
 }
 
-// waits reports whether a sighting is due.
+// waits reports whether an event is due.
 func (r *Registry) waits(now time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.waiting, func(p pending) bool { return p.due <= now })
 }
 
-// takeDue removes the sightings that are due, and returns them with their times.
+// takeDue removes the events that are due, and returns them with their times.
 func (r *Registry) takeDue(now clockReading) (batch []write) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,24 +12,24 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-func (f *fixture) later(s store.DeviceSighting, after time.Duration) {
+func (f *fixture) later(s store.DeviceEvent, after time.Duration) {
 	f.t.Helper()
-	require.NoError(f.t, f.Later(f.t.Context(), Departure{Namespace: ns, DeviceSighting: s, After: after}))
+	require.NoError(f.t, f.Later(f.t.Context(), DelayedLeave{Namespace: ns, DeviceEvent: s, After: after}))
 }
 
 // TestLater: a leave is written after its delay, at the time at which it was asked for.
 func TestLater(t *testing.T) {
 	f := newFixture(t)
-	f.later(store.DeviceSighting{User: "alice", ID: "tab", Kind: lastseen.Web, At: base}, 5*time.Second)
-	f.later(store.DeviceSighting{User: "bob", At: base}, time.Hour)
+	f.later(store.DeviceEvent{User: "alice", ID: "tab", Kind: lastseen.Web, At: base}, 5*time.Second)
+	f.later(store.DeviceEvent{User: "bob", At: base}, time.Hour)
 	f.pass(5*time.Second - tickEvery)
 	f.requireNothing()
 	f.store.step(time.Hour) // the time that was asserted stays
 	f.pass(tickEvery)
 	got := f.only()
 	require.Equal(t, recordDevices, got.call)
-	want := store.DeviceSighting{User: "alice", ID: "tab", Kind: lastseen.Web, At: base, Gone: true}
-	require.Equal(t, want, got.DeviceSighting)
+	want := store.DeviceEvent{User: "alice", ID: "tab", Kind: lastseen.Web, At: base, Gone: true}
+	require.Equal(t, want, got.DeviceEvent)
 	f.pass(MaxGrace - 6*time.Second)
 	f.requireNothing()
 	f.pass(time.Second)
@@ -43,7 +43,7 @@ func TestLater(t *testing.T) {
 // TestLaterIsHarmless if the user comes back meanwhile.
 func TestLaterIsHarmless(t *testing.T) {
 	f := newFixture(t)
-	f.later(store.DeviceSighting{User: "alice", At: base}, 5*time.Second)
+	f.later(store.DeviceEvent{User: "alice", At: base}, 5*time.Second)
 	f.pass(time.Second)
 	f.open("alice")
 	f.pass(time.Minute)
@@ -54,25 +54,25 @@ func TestLaterIsHarmless(t *testing.T) {
 func TestTooManyLeavesAreWrittenAtOnce(t *testing.T) {
 	f := newFixture(t)
 	for i := range MaxLater {
-		f.later(store.DeviceSighting{User: fmt.Sprint("u", i), At: base}, time.Minute)
+		f.later(store.DeviceEvent{User: fmt.Sprint("u", i), At: base}, time.Minute)
 	}
 	f.requireNothing()
-	f.later(store.DeviceSighting{User: "alice", At: base}, time.Minute)
+	f.later(store.DeviceEvent{User: "alice", At: base}, time.Minute)
 	require.Equal(t, "alice", f.only().User)
 	calls := 0
 	f.store.during = func(callKind) { calls++ }
-	require.NoError(t, f.Later(t.Context(), make([]Departure, 100)...))
+	require.NoError(t, f.Later(t.Context(), make([]DelayedLeave, 100)...))
 	require.Equal(t, 1, calls, "those of one request are written together")
 	f.store.take()
 	f.store.during = func(callKind) {}
 	f.store.fail(store.ErrUnavailable)
-	err := f.Later(t.Context(), Departure{Namespace: ns, DeviceSighting: store.DeviceSighting{User: "bob"}})
+	err := f.Later(t.Context(), DelayedLeave{Namespace: ns, DeviceEvent: store.DeviceEvent{User: "bob"}})
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	f.store.fail(nil)
 	f.pass(time.Minute)
 	require.Zero(t, f.Stats().Waiting)
 	f.store.take()
-	f.later(store.DeviceSighting{User: "bob", At: base}, time.Minute)
+	f.later(store.DeviceEvent{User: "bob", At: base}, time.Minute)
 	f.requireNothing()
 }
 
@@ -91,8 +91,8 @@ func TestTooManyGoodbyes(t *testing.T) {
 	require.False(t, f.store.state("second").Left)
 	require.EqualValues(t, 2, f.Stats().Dropped)
 	require.Equal(t, 1, f.logged("goodbyes are dropped"))
-	f.later(store.DeviceSighting{User: "last", At: base}, time.Minute)
-	f.later(store.DeviceSighting{User: "alice", At: base}, time.Minute)
+	f.later(store.DeviceEvent{User: "last", At: base}, time.Minute)
+	f.later(store.DeviceEvent{User: "alice", At: base}, time.Minute)
 	require.True(t, f.store.state("alice").Left, "written at once")
 }
 
@@ -102,7 +102,7 @@ func TestStop(t *testing.T) {
 	stays, gone := f.open("stays"), f.open("gone")
 	f.hear(10*time.Second, stays, gone)
 	gone.End(Gone)
-	f.later(store.DeviceSighting{User: "later", At: seconds(10)}, time.Minute)
+	f.later(store.DeviceEvent{User: "later", At: seconds(10)}, time.Minute)
 	f.store.take()
 	f.Stop(t.Context())
 	require.Equal(t, start+10*time.Second, f.monotonic(), "at once")
@@ -114,7 +114,7 @@ func TestStop(t *testing.T) {
 	_, err := f.Open(t.Context(), f.opening("new"))
 	require.ErrorIs(t, err, ErrStopping)
 	f.requireNothing()
-	f.later(store.DeviceSighting{User: "late", At: seconds(10)}, time.Minute)
+	f.later(store.DeviceEvent{User: "late", At: seconds(10)}, time.Minute)
 	require.Equal(t, "late", f.only().User, "written at once")
 	f.stay(50*time.Second, stays)
 	require.Len(t, f.store.take(), 1, "evidence of connections that are open")

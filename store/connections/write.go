@@ -12,17 +12,17 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// pending is a sighting that has to be written: one of a record; or without an ID a plain ping, or a leave of the user.
+// pending is an event that has to be written: one of a record; or without an ID a plain ping, or a leave of the user.
 type pending struct {
-	namespace            string
-	store.DeviceSighting                  // At is the earliest time that it can have
-	heard                time.Duration    // when it was received, monotonic; a leave has another time, which is At
-	due                  time.Duration    // when it is to be written, monotonic
-	opened               lastseen.Instant // of a connection: a disconnect of the user from then on cancels it
-	of                   origin
+	namespace         string
+	store.DeviceEvent                  // At is the earliest time that it can have
+	heard             time.Duration    // when it was received, monotonic; a leave has another time, which is At
+	due               time.Duration    // when it is to be written, monotonic
+	opened            lastseen.Instant // of a connection: a disconnect of the user from then on cancels it
+	of                origin
 }
 
-// origin is where a sighting comes from.
+// origin is where an event comes from.
 type origin int8
 
 const (
@@ -31,7 +31,7 @@ const (
 	leaveByLater
 )
 
-// write is a sighting that is being written, and the result.
+// write is an event that is being written, and the result.
 type write struct {
 	pending
 	c     *Connection // if it is evidence
@@ -39,7 +39,7 @@ type write struct {
 	err   error
 }
 
-// write writes sightings, in calls for one namespace each. Each sighting has its own result.
+// write writes events, in calls for one namespace each. Each event has its own result.
 func (r *Registry) write(ctx context.Context, batch []write) {
 	if len(batch) == 0 {
 		return // most rounds of a small server
@@ -50,7 +50,7 @@ func (r *Registry) write(ctx context.Context, batch []write) {
 	}
 	calls := map[call][]*write{}
 	for i := range batch {
-		key := call{batch[i].namespace, kindOf(batch[i].DeviceSighting)}
+		key := call{batch[i].namespace, kindOf(batch[i].DeviceEvent)}
 		calls[key] = append(calls[key], &batch[i])
 	}
 	var running errgroup.Group
@@ -67,7 +67,7 @@ func (r *Registry) write(ctx context.Context, batch []write) {
 	r.countLeaves(batch)
 }
 
-// callKind is the method of the store that writes a sighting.
+// callKind is the method of the store that writes an event.
 type callKind int
 
 const (
@@ -76,7 +76,7 @@ const (
 	leave
 )
 
-func kindOf(s store.DeviceSighting) callKind {
+func kindOf(s store.DeviceEvent) callKind {
 	switch {
 	case s.ID != "":
 		return recordDevices
@@ -86,15 +86,15 @@ func kindOf(s store.DeviceSighting) callKind {
 	return ping
 }
 
-// call writes sightings of one kind in one namespace.
+// call writes events of one kind in one namespace.
 func (r *Registry) call(ctx context.Context, namespace string, kind callKind, writes []*write) {
 	var states []lastseen.State
 	var err error
 	switch kind {
 	case recordDevices:
-		batch := make([]store.DeviceSighting, len(writes))
+		batch := make([]store.DeviceEvent, len(writes))
 		for i, w := range writes {
-			batch[i] = w.DeviceSighting
+			batch[i] = w.DeviceEvent
 		}
 		states, err = r.o.Store.RecordDevices(ctx, namespace, r.o.Settings(namespace).window(), batch)
 	case ping:
@@ -109,11 +109,11 @@ func (r *Registry) call(ctx context.Context, namespace string, kind callKind, wr
 	}
 }
 
-// plain returns sightings without their devices.
-func plain(writes []*write) []store.Sighting {
-	batch := make([]store.Sighting, len(writes))
+// plain returns events without their devices.
+func plain(writes []*write) []store.PresenceEvent {
+	batch := make([]store.PresenceEvent, len(writes))
 	for i, w := range writes {
-		batch[i] = store.Sighting{User: w.User, At: w.At}
+		batch[i] = store.PresenceEvent{User: w.User, At: w.At}
 	}
 	return batch
 }
@@ -131,15 +131,15 @@ func (r *Registry) countLeaves(batch []write) {
 	}
 }
 
-// writeOne writes one sighting at once.
+// writeOne writes one event at once.
 func (r *Registry) writeOne(ctx context.Context, p pending) (lastseen.State, error) {
 	w := write{pending: p}
-	r.call(ctx, p.namespace, kindOf(p.DeviceSighting), []*write{&w})
+	r.call(ctx, p.namespace, kindOf(p.DeviceEvent), []*write{&w})
 	r.countLeaves([]write{w})
 	return w.state, w.err
 }
 
-// settle notes what was written, and has the rest written again. It returns the error of a sighting that could not be
+// settle notes what was written, and has the rest written again. It returns the error of an event that could not be
 // written now, but can be later.
 func (r *Registry) settle(batch []write, now clockReading) (failure error) {
 	r.mu.Lock()
@@ -174,7 +174,7 @@ func impossible(err error) bool {
 		errors.Is(err, store.ErrWrongType) || errors.Is(err, store.ErrNamespaceLimit)
 }
 
-// refused closes the connection whose evidence the store will not take, and drops other sightings.
+// refused closes the connection whose evidence the store will not take, and drops other events.
 func (r *Registry) refused(w *write) {
 	switch {
 	case w.c != nil:
@@ -184,7 +184,7 @@ func (r *Registry) refused(w *write) {
 	}
 }
 
-// failed has a sighting written again. The evidence of a connection that ended meanwhile waits by itself.
+// failed has an event written again. The evidence of a connection that ended meanwhile waits by itself.
 func (r *Registry) failed(w *write, now time.Duration) {
 	switch {
 	case w.c == nil:

@@ -52,14 +52,14 @@ func TestRealStore(t *testing.T) {
 			write = s.Leave
 		}
 		at := lastseen.InstantOf(time.Now())
-		_, err := write(t.Context(), "chat", []store.Sighting{{User: users[random.IntN(32)], At: at}})
+		_, err := write(t.Context(), "chat", []store.PresenceEvent{{User: users[random.IntN(32)], At: at}})
 		require.NoError(t, err)
 	}
 	for _, user := range users { // later than all before
 		at := lastseen.InstantOf(time.Now()).Add(2 * time.Second)
-		_, err := s.Leave(t.Context(), "chat", []store.Sighting{{User: user, At: at}})
+		_, err := s.Leave(t.Context(), "chat", []store.PresenceEvent{{User: user, At: at}})
 		require.NoError(t, err)
-		_, err = s.Ping(t.Context(), "chat", []store.Sighting{{User: user, At: at + 1}})
+		_, err = s.Ping(t.Context(), "chat", []store.PresenceEvent{{User: user, At: at + 1}})
 		require.NoError(t, err)
 	}
 	written.Store(true)
@@ -149,7 +149,7 @@ type pingingStore struct {
 
 func (s *pingingStore) List(ctx context.Context, namespace string, q store.ListQuery) ([]store.Record, error) {
 	at := lastseen.InstantOf(time.Now()).Add(time.Second)
-	if _, err := s.Ping(ctx, namespace, []store.Sighting{{User: s.user, At: at}}); err != nil {
+	if _, err := s.Ping(ctx, namespace, []store.PresenceEvent{{User: s.user, At: at}}); err != nil {
 		return nil, err
 	}
 	return s.Store.List(ctx, namespace, q)
@@ -167,7 +167,7 @@ func TestStatusesWhileUsersPing(t *testing.T) {
 		Settings: func(string) Settings { return Settings{Thresholds: thresholds} },
 	})
 	runHub(t, h)
-	_, err = s.Ping(t.Context(), "chat", []store.Sighting{
+	_, err = s.Ping(t.Context(), "chat", []store.PresenceEvent{
 		{User: "ann", At: lastseen.InstantOf(time.Now())}, {User: "bob", At: lastseen.InstantOf(time.Now())},
 	})
 	require.NoError(t, err)

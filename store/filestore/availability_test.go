@@ -63,7 +63,7 @@ func TestUnlisted(t *testing.T) {
 		s := open(t, o)
 		unlisted(t, s)
 		require.Empty(t, truthOf(t, s))
-		_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
+		_, err := s.Ping(ctx, "other", []store.PresenceEvent{{User: "alice", At: base}})
 		require.NoError(t, err, "it is not counted")
 		for range 2 {
 			for _, at := range []lastseen.Instant{base, base - 1} {
@@ -74,7 +74,7 @@ func TestUnlisted(t *testing.T) {
 			availability.SayIn(t, s, "chat", "gone", lastseen.Said{}, base.Add(-time.Minute))
 			require.Zero(t, devices.RecordOne(t, s, devices.On("gone", "a", base.Add(-time.Minute)-1)))
 			require.Len(t, truthOf(t, s), 1)
-			_, err = s.Ping(ctx, "chat", []store.Sighting{{User: "gone", At: base.Add(-time.Minute)}})
+			_, err = s.Ping(ctx, "chat", []store.PresenceEvent{{User: "gone", At: base.Add(-time.Minute)}})
 			require.ErrorIs(t, err, store.ErrNamespaceLimit, "visible again")
 			_, err = s.SetAvailability(ctx, "chat", "gone", invisible, base)
 			require.ErrorIs(t, err, store.ErrNamespaceLimit, "a leave, like others")
@@ -88,7 +88,7 @@ func TestUnlisted(t *testing.T) {
 				require.Empty(t, usersWithDetails(t, s))
 				require.NoError(t, s.DeleteNamespace(ctx, "other"))
 				unlisted(t, s)
-				kit.Write(s.Ping).Send(t, "other", []store.Sighting{{User: "alice", At: base}})
+				kit.Write(s.Ping).Send(t, "other", []store.PresenceEvent{{User: "alice", At: base}})
 			}
 		}
 	}

@@ -103,7 +103,7 @@ type pinging struct {
 
 func (p *pinging) run(ctx context.Context, t *testing.T, s *Store, user string) {
 	for at := base; ctx.Err() == nil; at++ {
-		if _, err := s.Ping(t.Context(), "chat", []store.Sighting{{User: user, At: at}}); err != nil {
+		if _, err := s.Ping(t.Context(), "chat", []store.PresenceEvent{{User: user, At: at}}); err != nil {
 			t.Error(err)
 			return
 		}

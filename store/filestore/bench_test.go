@@ -34,9 +34,9 @@ func filled(b *testing.B) string {
 // fillNamespace pings users, at any time of five minutes.
 func fillNamespace(b *testing.B, s *Store, namespace string, users int) {
 	b.Helper()
-	batch := make([]store.Sighting, 0, 10_000)
+	batch := make([]store.PresenceEvent, 0, 10_000)
 	for n := range users {
-		batch = append(batch, store.Sighting{User: benchUser(n), At: base + lastseen.Instant(rand.IntN(300_000))})
+		batch = append(batch, store.PresenceEvent{User: benchUser(n), At: base + lastseen.Instant(rand.IntN(300_000))})
 		if len(batch) == cap(batch) {
 			_, err := s.Ping(context.Background(), namespace, batch)
 			require.NoError(b, err)
@@ -59,9 +59,9 @@ func BenchmarkFeed(b *testing.B) {
 	ctx := context.Background()
 	s := open(b, Options{Path: newPath(b), Sync: defaultSync})
 	require.NoError(b, s.Register(ctx, []string{"chat"}))
-	write := func(write func(context.Context, string, []store.Sighting) ([]lastseen.State, error)) {
+	write := func(write func(context.Context, string, []store.PresenceEvent) ([]lastseen.State, error)) {
 		user := benchUser(rand.IntN(store.MaxSweep))
-		_, err := write(ctx, "chat", []store.Sighting{{User: user, At: lastseen.InstantOf(time.Now())}})
+		_, err := write(ctx, "chat", []store.PresenceEvent{{User: user, At: lastseen.InstantOf(time.Now())}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -100,9 +100,9 @@ func BenchmarkDevices(b *testing.B) {
 				name := benchUser(user)
 				var err error
 				if devices == 0 {
-					_, err = s.Ping(ctx, "chat", []store.Sighting{{User: name, At: at}})
+					_, err = s.Ping(ctx, "chat", []store.PresenceEvent{{User: name, At: at}})
 				} else {
-					_, err = s.RecordDevices(ctx, "chat", 150*time.Second, []store.DeviceSighting{{
+					_, err = s.RecordDevices(ctx, "chat", 150*time.Second, []store.DeviceEvent{{
 						User: name, ID: fmt.Sprintf("%016x~%08d", user, device), Kind: lastseen.Web, At: at,
 					}})
 				}

@@ -90,7 +90,7 @@ func TestCallNeedsItsNamespace(t *testing.T) {
 		<-block
 		return s.writer.log.append(run)
 	}
-	go func() { _, _ = s.Ping(context.Background(), "busy", []store.Sighting{{User: "alice", At: base}}) }()
+	go func() { _, _ = s.Ping(context.Background(), "busy", []store.PresenceEvent{{User: "alice", At: base}}) }()
 	<-blocked
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

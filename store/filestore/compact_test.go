@@ -27,9 +27,9 @@ func sizeOf(t testing.TB, s *Store) int64 {
 
 func pingMany(t testing.TB, s *Store, namespace string, n int, at lastseen.Instant) {
 	t.Helper()
-	batch := make([]store.Sighting, n)
+	batch := make([]store.PresenceEvent, n)
 	for i := range batch {
-		batch[i] = store.Sighting{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: at}
+		batch[i] = store.PresenceEvent{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: at}
 	}
 	kit.Write(s.Ping).Send(t, namespace, batch)
 }
@@ -70,7 +70,7 @@ func TestCompaction(t *testing.T) {
 			s := open(t, Options{Path: newPath(t), Sync: sync, CompactAfter: 20_000})
 			// What is deleted, and the namespace without users, come first: they are in the snapshot's part.
 			for _, namespace := range []string{"chat", "gone", "empty"} {
-				kit.Write(s.Ping).Send(t, namespace, []store.Sighting{{User: "erased", At: base}})
+				kit.Write(s.Ping).Send(t, namespace, []store.PresenceEvent{{User: "erased", At: base}})
 			}
 			require.NoError(t, s.Forget(ctx, "chat", "erased"))
 			require.NoError(t, s.Forget(ctx, "empty", "erased"))
@@ -161,7 +161,7 @@ func TestLiveBytes(t *testing.T) {
 	for i := range 20 {
 		namespace := fmt.Sprint(i % 3)
 		pingMany(t, s, namespace, 10*i+1, base+lastseen.Instant(i))
-		batch := make([]store.DeviceSighting, 50)
+		batch := make([]store.DeviceEvent, 50)
 		for n := range batch {
 			batch[n] = devices.On(fmt.Sprintf("a-rather-long-user-name-%06d", n), fmt.Sprint("device-", i), base)
 			batch[n].Meta = strings.Repeat(" ", 10*i)
@@ -282,7 +282,7 @@ func TestUnsyncedName(t *testing.T) {
 		ping(t, s, "alice", base)
 		s.writer.log.renamed = true
 		s.writer.log.path = "/no/such/directory/lastseen.db"
-		_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "bob", At: base}})
+		_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: "bob", At: base}})
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		s.writer.log.path = s.Path()
 		require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute,

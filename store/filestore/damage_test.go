@@ -62,7 +62,7 @@ func newSample(t testing.TB, users int) (made sample) {
 	ping(t, s, "gone", base)
 	device := devices.On("a-rather-long-user-name-000000", "phone", base)
 	device.Meta = "{}"
-	_, err := s.RecordDevices(ctx, "large", time.Minute, []store.DeviceSighting{device})
+	_, err := s.RecordDevices(ctx, "large", time.Minute, []store.DeviceEvent{device})
 	require.NoError(t, err)
 	availability.SayIn(t, s, "large", "a-rather-long-user-name-000003", busy, base)
 	availability.SayIn(t, s, "large", "a-rather-long-user-name-000003", invisible, base)
@@ -70,12 +70,12 @@ func newSample(t testing.TB, users int) (made sample) {
 	made.sealed = s.writer.log.header.sealed
 	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 	for i := range 5 {
-		kit.Write(s.Ping).Send(t, fmt.Sprintf("small-%d", i%3), []store.Sighting{{User: fmt.Sprint(i), At: base}})
+		kit.Write(s.Ping).Send(t, fmt.Sprintf("small-%d", i%3), []store.PresenceEvent{{User: fmt.Sprint(i), At: base}})
 	}
 	device.At, device.Gone = base+1, true
-	_, err = s.RecordDevices(ctx, "large", time.Minute, []store.DeviceSighting{device})
+	_, err = s.RecordDevices(ctx, "large", time.Minute, []store.DeviceEvent{device})
 	require.NoError(t, err)
-	kit.Write(s.Leave).Send(t, "large", []store.Sighting{{User: "a-rather-long-user-name-000001", At: base + 1}})
+	kit.Write(s.Leave).Send(t, "large", []store.PresenceEvent{{User: "a-rather-long-user-name-000001", At: base + 1}})
 	require.NoError(t, s.Forget(ctx, "large", "a-rather-long-user-name-000002"))
 	availability.SayIn(t, s, "large", "a-rather-long-user-name-000003", away, base)
 	availability.SayIn(t, s, "small-0", "says", invisible, base)

@@ -14,7 +14,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/devices"
 )
 
-func recordDevices(t testing.TB, s *Store, batch ...store.DeviceSighting) {
+func recordDevices(t testing.TB, s *Store, batch ...store.DeviceEvent) {
 	t.Helper()
 	_, err := s.RecordDevices(context.Background(), "chat", time.Minute, batch)
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestUnchangedDevices(t *testing.T) {
 func TestBatchOfOneUser(t *testing.T) {
 	testenv.SkipWithRace(t, "there is one goroutine")
 	s := open(t, Options{Path: newPath(t), Sync: 0})
-	batch := make([]store.DeviceSighting, store.MaxDeviceBatch)
+	batch := make([]store.DeviceEvent, store.MaxDeviceBatch)
 	for i := range batch {
 		batch[i] = devices.On("alice", fmt.Sprint("device-", i%100), base+lastseen.Instant(i))
 		batch[i].Meta = fmt.Sprintf(`{"n":%d}`, i)

@@ -80,13 +80,13 @@ func TestBatchIsNotKept(t *testing.T) {
 	s, g := opened(t, 0)
 	first := make(chan error, 1)
 	go func() {
-		_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "first", At: base}})
+		_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: "first", At: base}})
 		first <- err
 	}()
 	<-g.entered
 	ctx := stubborn{context.Background(), make(chan struct{})}
 	gone := make(chan struct{})
-	batch := []store.Sighting{{User: "second", At: base}}
+	batch := []store.PresenceEvent{{User: "second", At: base}}
 	go func() {
 		_, _ = s.Ping(ctx, "chat", batch)
 		close(gone)

@@ -144,7 +144,7 @@ func TestNamespaceLimit(t *testing.T) {
 		require.NoError(t, s.Close())
 		s = open(t, Options{Path: s.Path(), Sync: sync, MaxNamespaces: 1})
 		require.Len(t, truthOf(t, s), 2, "a lower limit deletes nothing")
-		kit.Write(s.Ping).Send(t, "third", []store.Sighting{{User: "alice", At: base}})
+		kit.Write(s.Ping).Send(t, "third", []store.PresenceEvent{{User: "alice", At: base}})
 	}
 }
 
@@ -156,7 +156,7 @@ func TestNamespaceLimitInOneFlush(t *testing.T) {
 	var callersDone sync.WaitGroup
 	failed := make(chan error, callers)
 	write := func(namespace string) {
-		batch := []store.Sighting{{User: "alice", At: base}, {User: "bob", At: base}}
+		batch := []store.PresenceEvent{{User: "alice", At: base}, {User: "bob", At: base}}
 		states, err := s.Ping(context.Background(), namespace, batch)
 		if err != nil {
 			failed <- err

@@ -82,7 +82,7 @@ func TestClockSetDuringAFlush(t *testing.T) {
 			g := hold(s)
 			done := make(chan error, 2)
 			write := func(user string) {
-				_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: base}})
+				_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: user, At: base}})
 				done <- err
 			}
 			go write("alice")
@@ -111,7 +111,7 @@ func TestSlowFlushHoldsWritesBack(t *testing.T) {
 
 		held := make(chan error, 2)
 		send := func(ctx context.Context, user string) {
-			_, err := s.Ping(ctx, "chat", []store.Sighting{{User: user, At: base}})
+			_, err := s.Ping(ctx, "chat", []store.PresenceEvent{{User: user, At: base}})
 			held <- err
 		}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -140,7 +140,7 @@ func TestHangingFlush(t *testing.T) {
 			ctx := context.Background()
 			first, forgotten := make(chan error, 1), make(chan error, 1)
 			write := func(user string) error {
-				_, err := s.Ping(ctx, "chat", []store.Sighting{{User: user, At: base}})
+				_, err := s.Ping(ctx, "chat", []store.PresenceEvent{{User: user, At: base}})
 				return err
 			}
 			go func() { first <- write("alice") }()
@@ -178,7 +178,7 @@ func TestSyncZero(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	answers := make(chan error, 100)
 	send := func(ctx context.Context, user string) {
-		_, err := s.Ping(ctx, "chat", []store.Sighting{{User: user, At: base}})
+		_, err := s.Ping(ctx, "chat", []store.PresenceEvent{{User: user, At: base}})
 		answers <- err
 	}
 	go send(context.Background(), "first")
@@ -222,7 +222,7 @@ func TestFailedFlush(t *testing.T) {
 			g.open <- cause
 			<-g.entered // it is tried again
 			require.ErrorIs(t, s.Ready(ctx), want)
-			_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "refused", At: base}})
+			_, err := s.Ping(ctx, "chat", []store.PresenceEvent{{User: "refused", At: base}})
 			require.ErrorIs(t, err, want)
 			require.ErrorIs(t, s.Forget(ctx, "chat", "kept"), want)
 			require.Contains(t, truthOf(t, s)["chat"], "kept", "reads continue")
@@ -262,7 +262,7 @@ func TestFailedSync(t *testing.T) {
 				}
 			}
 			failures <- true
-			_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "failed", At: base}})
+			_, err := s.Ping(ctx, "chat", []store.PresenceEvent{{User: "failed", At: base}})
 			require.Eventually(t, func() bool {
 				return len(failures) == 0 && s.Ready(ctx) == nil && s.Forget(ctx, "chat", "nobody") == nil
 			}, time.Minute, time.Millisecond)
@@ -295,7 +295,7 @@ func TestForgottenAfterAFailure(t *testing.T) {
 		}
 		return commit(run)
 	}
-	_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "alice", At: base}})
+	_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: "alice", At: base}})
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	require.Contains(t, inFile(t, s)["chat"], "alice", "it may have happened or not")
 	require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
@@ -308,7 +308,7 @@ func TestFailedFlushWithSyncZero(t *testing.T) {
 		ctx := context.Background()
 		s, g := opened(t, 0)
 		go func() { <-g.entered; g.open <- syscall.ENOSPC }()
-		_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "refused", At: base}})
+		_, err := s.Ping(ctx, "chat", []store.PresenceEvent{{User: "refused", At: base}})
 		require.ErrorIs(t, err, store.ErrFull)
 		require.ErrorIs(t, s.Ready(ctx), store.ErrFull)
 		require.Empty(t, truthOf(t, s))

@@ -57,7 +57,7 @@ func TestFullDisk(t *testing.T) {
 			require.Equal(t, accepted, truthOf(t, s)["chat"], "reads continue")
 			free()
 			require.Eventually(t, func() bool {
-				_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "after", At: base}})
+				_, err := s.Ping(ctx, "chat", []store.PresenceEvent{{User: "after", At: base}})
 				return err == nil
 			}, time.Minute, time.Millisecond)
 			require.NoError(t, s.Ready(ctx))
@@ -73,9 +73,9 @@ func TestFullDisk(t *testing.T) {
 func fillWithGarbage(t require.TestingT, s *Store) {
 	first, full := inUse(s), false
 	for at := base; inUse(s) == first; at++ {
-		batch := make([]store.Sighting, 100)
+		batch := make([]store.PresenceEvent, 100)
 		for i := range batch {
-			batch[i] = store.Sighting{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: at}
+			batch[i] = store.PresenceEvent{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: at}
 		}
 		if _, err := s.Ping(context.Background(), "chat", batch); err != nil {
 			require.ErrorIs(t, err, store.ErrFull)
@@ -103,7 +103,7 @@ func limited(path string) {
 	require.NoError(exits{}, err)
 	fillWithGarbage(exits{}, s)
 	for n := 0; err == nil; n++ {
-		_, err = s.Ping(context.Background(), "chat", []store.Sighting{{User: fmt.Sprintf("%0200d", n), At: base}})
+		_, err = s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: fmt.Sprintf("%0200d", n), At: base}})
 	}
 	require.ErrorIs(exits{}, err, store.ErrFull)
 	require.ErrorIs(exits{}, err, syscall.EFBIG)
@@ -126,9 +126,9 @@ func fill(t *testing.T, s *Store) map[string]lastseen.State {
 	t.Helper()
 	accepted := map[string]lastseen.State{}
 	for n := 0; ; n++ {
-		batch := make([]store.Sighting, 200)
+		batch := make([]store.PresenceEvent, 200)
 		for i := range batch {
-			batch[i] = store.Sighting{User: fmt.Sprintf("a-rather-long-user-name-%06d", n*len(batch)+i), At: base}
+			batch[i] = store.PresenceEvent{User: fmt.Sprintf("a-rather-long-user-name-%06d", n*len(batch)+i), At: base}
 		}
 		if _, err := s.Ping(context.Background(), "chat", batch); err != nil {
 			require.ErrorIs(t, err, store.ErrFull)

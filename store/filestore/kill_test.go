@@ -110,11 +110,11 @@ func pingForever(s *Store, out *crashLog, writer int, at lastseen.Instant, erasi
 		user := fmt.Sprintf("%d-%d", writer, n%childUsers)
 		var err error
 		if writer%2 == 0 {
-			_, err = s.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
+			_, err = s.Ping(ctx, "chat", []store.PresenceEvent{{User: user, At: at}})
 		} else {
 			device := devices.On(user, fmt.Sprint("device-", n/childUsers%3), at)
 			device.Meta = user + " on " + device.ID
-			_, err = s.RecordDevices(ctx, "chat", time.Second, []store.DeviceSighting{device})
+			_, err = s.RecordDevices(ctx, "chat", time.Second, []store.DeviceEvent{device})
 		}
 		if err != nil {
 			panic(err)
@@ -128,10 +128,10 @@ func pingForever(s *Store, out *crashLog, writer int, at lastseen.Instant, erasi
 
 // eraseOnce writes a user and a namespace to the file and then erases them.
 func eraseOnce(ctx context.Context, s *Store, out *crashLog, name string, at lastseen.Instant) {
-	batch := []store.Sighting{{User: name, At: at}}
+	batch := []store.PresenceEvent{{User: name, At: at}}
 	device := devices.On(name, "a", at)
 	device.Meta = name + " on a"
-	_, userErr := s.RecordDevices(ctx, "chat", time.Second, []store.DeviceSighting{device})
+	_, userErr := s.RecordDevices(ctx, "chat", time.Second, []store.DeviceEvent{device})
 	_, nameErr := s.Ping(ctx, name, batch)
 	flushErr := s.writer.Do(ctx, memstore.Write{Durable: true})
 	if err := errors.Join(userErr, nameErr, flushErr, s.Forget(ctx, "chat", name)); err != nil {
@@ -146,10 +146,10 @@ func eraseOnce(ctx context.Context, s *Store, out *crashLog, name string, at las
 
 // events is the output of a child.
 type events struct {
-	acks    []store.Sighting
+	acks    []store.PresenceEvent
 	gone    []string
 	dropped []string
-	safe    []store.Sighting
+	safe    []store.PresenceEvent
 	said    map[string]int
 	flushed int // acks that the flushes which ended had to hold
 }
@@ -179,11 +179,11 @@ func runChild(t *testing.T, path, sync string, flushes, lines int) events {
 		case strings.HasPrefix(line, "ack "):
 			_, err := fmt.Sscanf(line, "ack %s %d", &user, &at)
 			require.NoError(t, err)
-			h.acks = append(h.acks, store.Sighting{User: user, At: at})
+			h.acks = append(h.acks, store.PresenceEvent{User: user, At: at})
 		case strings.HasPrefix(line, "safe "):
 			_, err := fmt.Sscanf(line, "safe %s %d", &user, &at)
 			require.NoError(t, err)
-			h.safe = append(h.safe, store.Sighting{User: user, At: at})
+			h.safe = append(h.safe, store.PresenceEvent{User: user, At: at})
 		case strings.HasPrefix(line, "said "):
 			h.addSaid(t, line)
 		case strings.HasPrefix(line, "gone "):

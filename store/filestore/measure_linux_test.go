@@ -41,11 +41,11 @@ func pingPaced(b *testing.B, s *Store, namespace string, users int, batches int)
 	before, at := used(b), lastseen.InstantOf(time.Now())
 	tick := time.NewTicker(16 * time.Millisecond)
 	defer tick.Stop()
-	batch := make([]store.Sighting, 1000)
+	batch := make([]store.PresenceEvent, 1000)
 	for n := range batches {
 		<-tick.C
 		for i := range batch {
-			batch[i] = store.Sighting{User: benchUser(rand.IntN(users)), At: at + lastseen.Instant(n)}
+			batch[i] = store.PresenceEvent{User: benchUser(rand.IntN(users)), At: at + lastseen.Instant(n)}
 		}
 		_, err := s.Ping(context.Background(), namespace, batch)
 		require.NoError(b, err)

@@ -20,16 +20,16 @@ import (
 
 // deviceFlushes, saidFlushes and contactFlushes are the cases of TestOneFlush: writes that are made in one flush.
 func deviceFlushes() map[string][]func(*Store) error {
-	said := func(s store.DeviceSighting, meta string) store.DeviceSighting {
+	said := func(s store.DeviceEvent, meta string) store.DeviceEvent {
 		s.Meta = meta
 		return s
 	}
-	bye := func(user, id string, at lastseen.Instant) store.DeviceSighting {
+	bye := func(user, id string, at lastseen.Instant) store.DeviceEvent {
 		s := devices.On(user, id, at)
 		s.Gone = true
 		return s
 	}
-	chat := func(batch ...store.DeviceSighting) func(*Store) error { return devicesOf("chat", batch...) }
+	chat := func(batch ...store.DeviceEvent) func(*Store) error { return devicesOf("chat", batch...) }
 	on, late := devices.On, base.Add(2*time.Minute)
 	return map[string][]func(*Store) error{
 		"first and leave": {
@@ -202,7 +202,7 @@ func afterWrites(t *testing.T, name string, writes []func(*Store) error, sync ti
 	return result
 }
 
-func devicesOf(namespace string, batch ...store.DeviceSighting) func(*Store) error {
+func devicesOf(namespace string, batch ...store.DeviceEvent) func(*Store) error {
 	return func(s *Store) error {
 		_, err := s.RecordDevices(context.Background(), namespace, time.Minute, batch)
 		return err
@@ -211,7 +211,7 @@ func devicesOf(namespace string, batch ...store.DeviceSighting) func(*Store) err
 
 func leaveOf(user string, at lastseen.Instant) func(*Store) error {
 	return func(s *Store) error {
-		_, err := s.Leave(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
+		_, err := s.Leave(context.Background(), "chat", []store.PresenceEvent{{User: user, At: at}})
 		return err
 	}
 }
@@ -249,7 +249,7 @@ func sayAtOf(user string, said lastseen.Said, at lastseen.Instant) func(*Store) 
 
 func pingOf(user string, at lastseen.Instant) func(*Store) error {
 	return func(s *Store) error {
-		_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
+		_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: user, At: at}})
 		return err
 	}
 }

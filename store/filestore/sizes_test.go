@@ -82,7 +82,7 @@ func saySize(t *testing.T, said lastseen.Said) func(*Store, string) {
 func devicesSize(t *testing.T, n int) func(*Store, string) {
 	return func(s *Store, user string) {
 		for i := range n {
-			_, err := s.RecordDevices(context.Background(), "chat", 150*time.Second, []store.DeviceSighting{{
+			_, err := s.RecordDevices(context.Background(), "chat", 150*time.Second, []store.DeviceEvent{{
 				User: user, ID: fmt.Sprint("01234567-89ab-cdef-0123-456789abcde", i), Kind: lastseen.Web, At: base,
 			}})
 			require.NoError(t, err)

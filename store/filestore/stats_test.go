@@ -87,7 +87,7 @@ func TestStatsOfFailures(t *testing.T) {
 				}
 				return commit(run)
 			}
-			_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "alice", At: base}})
+			_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: "alice", At: base}})
 			require.Equal(t, time.Second, <-flushes)
 			stats := s.Stats()
 			if sync == 0 {

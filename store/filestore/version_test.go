@@ -193,7 +193,7 @@ func TestVersionCannotRise(t *testing.T) {
 	}
 	size := sizeOf(t, s)
 	_, err := s.RecordDevices(context.Background(), "chat", time.Minute,
-		[]store.DeviceSighting{devices.On("alice", "a", base)})
+		[]store.DeviceEvent{devices.On("alice", "a", base)})
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	require.Equal(t, size, sizeOf(t, s))
 	s.writer.log.mu.Lock()

@@ -37,7 +37,7 @@ func requireOwners(t *testing.T, s store.Store, namespace string, want ...string
 
 func (j *retentionTest) seeAgain(t *testing.T, s store.Store, namespace string) {
 	t.Helper()
-	batch := []store.Sighting{{User: "seen", At: j.Instant()}}
+	batch := []store.PresenceEvent{{User: "seen", At: j.Instant()}}
 	kit.Write(s.Ping).Send(t, namespace, batch)
 }
 

@@ -66,13 +66,13 @@ func (d *departuresTest) pass(passed time.Duration) {
 
 // write records users as seen now by the store's clock.
 func (d *departuresTest) write(
-	do func(context.Context, string, []store.Sighting) ([]lastseen.State, error), users ...string,
+	do func(context.Context, string, []store.PresenceEvent) ([]lastseen.State, error), users ...string,
 ) {
 	d.t.Helper()
 	now := kit.Now(d.t, d.store)
-	var batch []store.Sighting
+	var batch []store.PresenceEvent
 	for _, user := range users {
-		batch = append(batch, store.Sighting{User: user, At: now})
+		batch = append(batch, store.PresenceEvent{User: user, At: now})
 	}
 	_, err := do(d.t.Context(), "chat", batch)
 	require.NoError(d.t, err)

@@ -80,7 +80,7 @@ func TestRetentionWaitsAtStart(t *testing.T) {
 		ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 2 * time.Hour})
 		now, err := s.Now(j.ctx)
 		require.NoError(t, err)
-		_, err = s.Ping(j.ctx, "chat", []store.Sighting{{User: "early", At: now}})
+		_, err = s.Ping(j.ctx, "chat", []store.PresenceEvent{{User: "early", At: now}})
 		require.NoError(t, err)
 		served := NewRetention(s, j.rules, j.logger) // as the server does
 		served.pause, served.monotonic = j.pause, j.Monotonic

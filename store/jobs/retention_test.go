@@ -67,9 +67,9 @@ func (j *retentionTest) openFile(t *testing.T) *filestore.Store {
 // ping records users in a namespace as seen so long before the clock's first time.
 func ping(t *testing.T, s store.Store, namespace string, ages map[string]time.Duration) {
 	t.Helper()
-	var batch []store.Sighting
+	var batch []store.PresenceEvent
 	for user, age := range ages {
-		batch = append(batch, store.Sighting{User: user, At: lastseen.Instant(1_700_000_000_000).Add(-age)})
+		batch = append(batch, store.PresenceEvent{User: user, At: lastseen.Instant(1_700_000_000_000).Add(-age)})
 	}
 	kit.Write(s.Ping).Send(t, namespace, batch)
 }

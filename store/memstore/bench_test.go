@@ -21,9 +21,9 @@ func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n)*0x9E3779B97
 func describable(b *testing.B, every int) *Store {
 	b.Helper()
 	s := open(b, Options{})
-	batch := make([]store.Sighting, 100_000)
+	batch := make([]store.PresenceEvent, 100_000)
 	for n := range batch {
-		batch[n] = store.Sighting{User: benchUser(n), At: base}
+		batch[n] = store.PresenceEvent{User: benchUser(n), At: base}
 	}
 	_, err := s.Ping(context.Background(), "chat", batch)
 	require.NoError(b, err)
@@ -84,9 +84,9 @@ func BenchmarkSweep(b *testing.B) {
 		b.StopTimer()
 		require.NoError(b, s.RecordChanges(ctx, "chat", minutes))
 		begun := base + n
-		batch := make([]store.Sighting, store.MaxSweep)
+		batch := make([]store.PresenceEvent, store.MaxSweep)
 		for i := range batch {
-			batch[i] = store.Sighting{User: benchUser(i), At: begun.Add(-minutes.Green) + 1}
+			batch[i] = store.PresenceEvent{User: benchUser(i), At: begun.Add(-minutes.Green) + 1}
 		}
 		s.tables.mu.Lock()
 		s.tables.index.feeds.byName["chat"].watermark = begun

@@ -115,9 +115,9 @@ func (f *feedTest) sweepAs(t lastseen.Thresholds, now lastseen.Instant) *store.C
 
 func (f *feedTest) fill(prefix string, number int, at lastseen.Instant) {
 	f.t.Helper()
-	batch := make([]store.Sighting, number)
+	batch := make([]store.PresenceEvent, number)
 	for i := range batch {
-		batch[i] = store.Sighting{User: fmt.Sprintf("%s%d", prefix, i), At: at}
+		batch[i] = store.PresenceEvent{User: fmt.Sprintf("%s%d", prefix, i), At: at}
 	}
 	_, err := f.Ping(context.Background(), "chat", batch)
 	require.NoError(f.t, err)

@@ -26,7 +26,7 @@ func TestMachineClockWrongForAMoment(t *testing.T) {
 		for range 6 {
 			now := kit.Now(t, s)
 			require.Equal(t, base.Add(m.Passed.Get()), now)
-			states, err := s.Ping(ctx, "chat", []store.Sighting{{User: "bob", At: now.Add(1000 * time.Hour)}})
+			states, err := s.Ping(ctx, "chat", []store.PresenceEvent{{User: "bob", At: now.Add(1000 * time.Hour)}})
 			require.NoError(t, err)
 			require.Equal(t, []lastseen.State{{At: now}}, states, "recorded at the time of the store's clock")
 			result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: 30 * 24 * time.Hour, Now: now, All: true})

@@ -23,9 +23,9 @@ func TestContactsOfLargeNamespace(t *testing.T) {
 	s := open(t, Options{})
 	contacts.Set(t, s, "alice", "bob")
 	alone := s.tables.index.live
-	batch := make([]store.Sighting, 10_000)
+	batch := make([]store.PresenceEvent, 10_000)
 	for i := range batch {
-		batch[i] = store.Sighting{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: base}
+		batch[i] = store.PresenceEvent{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: base}
 	}
 	kit.Write(s.Ping).Send(t, "chat", batch)
 	n, _ := s.tables.index.namespaces.Get("chat")

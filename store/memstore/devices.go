@@ -16,7 +16,7 @@ const maxDeviceWrite = 256
 
 // RecordDevices implements [store.Store].
 func (s *Store) RecordDevices(
-	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
+	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceEvent,
 ) ([]lastseen.State, error) {
 	if len(batch) == 0 {
 		return nil, s.read(ctx, func(*index) {})
@@ -36,8 +36,8 @@ func (s *Store) RecordDevices(
 		maps.Copy(users, a.states)
 	}
 	states := make([]lastseen.State, len(batch))
-	for i, sighting := range batch {
-		states[i] = users[sighting.User]
+	for i, event := range batch {
+		states[i] = users[event.User]
 	}
 	return states, nil
 }
@@ -62,7 +62,7 @@ func (n *namespace) readDevices(user string) store.UserDevices {
 type deviceAssertions struct {
 	namespace string
 	window    time.Duration
-	batch     []store.DeviceSighting
+	batch     []store.DeviceEvent
 	now       func() lastseen.Instant
 	err       error                     // why nothing was recorded
 	states    map[string]lastseen.State // the result, by user
@@ -80,12 +80,12 @@ func (a *deviceAssertions) do(t *transaction) {
 		t.now = now
 	}
 	writes := deviceWrites{t: t, namespace: a.namespace, users: map[string]*deviceWrite{}}
-	for _, sighting := range shown {
-		w, r := writes.of(sighting.User), sighting.Record()
+	for _, event := range shown {
+		w, r := writes.of(event.User), event.Record()
 		r.At = store.Bounded(r.At, now)
 		w.assert(a.window, r)
-		if sighting.Meta != "" && indexOf(w.Records, r.ID) >= 0 { // too old an assertion makes no record
-			w.setMeta(r.ID, sighting.Meta)
+		if event.Meta != "" && indexOf(w.Records, r.ID) >= 0 { // too old an assertion makes no record
+			w.setMeta(r.ID, event.Meta)
 		}
 	}
 	writes.finish()
@@ -94,19 +94,19 @@ func (a *deviceAssertions) do(t *transaction) {
 		a.states[w.user] = w.state
 	}
 	if len(shown) < len(a.batch) {
-		for _, sighting := range a.batch {
-			a.states[sighting.User] = t.get(a.namespace, sighting.User)
+		for _, event := range a.batch {
+			a.states[event.User] = t.get(a.namespace, event.User)
 		}
 	}
 }
 
 // shown returns the assertions that are not hidden, without idle times that are.
-func (a *deviceAssertions) shown(t *transaction, now lastseen.Instant) []store.DeviceSighting {
+func (a *deviceAssertions) shown(t *transaction, now lastseen.Instant) []store.DeviceEvent {
 	hides := t.hides(a.namespace, now)
 	if hides == nil {
 		return a.batch
 	}
-	shown := slices.DeleteFunc(slices.Clone(a.batch), func(s store.DeviceSighting) bool { return hides(s.User, s.At) })
+	shown := slices.DeleteFunc(slices.Clone(a.batch), func(s store.DeviceEvent) bool { return hides(s.User, s.At) })
 	for i, s := range shown {
 		if s.Idle != 0 && hides(s.User, s.Idle) {
 			shown[i].Idle = s.At
@@ -117,7 +117,7 @@ func (a *deviceAssertions) shown(t *transaction, now lastseen.Instant) []store.D
 
 // leaveInParts is Leave in several writes.
 func (s *Store) leaveInParts(
-	ctx context.Context, namespace string, batch []store.Sighting,
+	ctx context.Context, namespace string, batch []store.PresenceEvent,
 ) ([]lastseen.State, error) {
 	users := make(map[string]lastseen.State, len(batch))
 	for part := range slices.Chunk(batch, maxDeviceWrite) {
@@ -125,13 +125,13 @@ func (s *Store) leaveInParts(
 		if err != nil {
 			return nil, err
 		}
-		for i, sighting := range part {
-			users[sighting.User] = a.states[i]
+		for i, event := range part {
+			users[event.User] = a.states[i]
 		}
 	}
 	states := make([]lastseen.State, len(batch))
-	for i, sighting := range batch {
-		states[i] = users[sighting.User]
+	for i, event := range batch {
+		states[i] = users[event.User]
 	}
 	return states, nil
 }
@@ -145,15 +145,15 @@ func (s *Store) hasDevices(namespace string) bool {
 }
 
 // leaveDevices makes the leaves in a namespace that has devices.
-func (a *assertions) leaveDevices(t *transaction, shown []store.Sighting, now lastseen.Instant) {
+func (a *assertions) leaveDevices(t *transaction, shown []store.PresenceEvent, now lastseen.Instant) {
 	writes := deviceWrites{t: t, namespace: a.namespace, users: map[string]*deviceWrite{}}
-	for _, sighting := range shown {
-		w := writes.of(sighting.User)
-		w.state, w.Devices = w.Leave(w.state, store.Bounded(sighting.At, now))
+	for _, event := range shown {
+		w := writes.of(event.User)
+		w.state, w.Devices = w.Leave(w.state, store.Bounded(event.At, now))
 	}
 	writes.finish()
-	for i, sighting := range a.batch {
-		a.states[i] = writes.of(sighting.User).state
+	for i, event := range a.batch {
+		a.states[i] = writes.of(event.User).state
 	}
 }
 

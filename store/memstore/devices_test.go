@@ -20,8 +20,8 @@ func TestWithoutDevices(t *testing.T) {
 	for _, staged := range []bool{false, true} {
 		s := opened(t, Options{}, staged)
 		recordDevices(t, s, devices.On("alice", "a", base))
-		kit.Write(s.Ping).Send(t, "other", []store.Sighting{{User: "alice", At: base}})
-		kit.Write(s.Leave).Send(t, "other", []store.Sighting{{User: "alice", At: base + 1}, {User: "bob", At: base}})
+		kit.Write(s.Ping).Send(t, "other", []store.PresenceEvent{{User: "alice", At: base}})
+		kit.Write(s.Leave).Send(t, "other", append(kit.Events(base+1, "alice"), kit.Events(base, "bob")...))
 		require.NoError(t, s.Forget(ctx, "other", "bob"))
 		_, err := s.RecordDevices(ctx, "other", time.Minute, nil)
 		require.NoError(t, err)
@@ -35,11 +35,11 @@ func TestWithoutDevices(t *testing.T) {
 func TestManyLeaves(t *testing.T) {
 	s := opened(t, Options{}, true)
 	writes := &s.journal.(*stages).writes
-	leaves := make([]store.Sighting, 2*maxDeviceWrite+2)
+	leaves := make([]store.PresenceEvent, 2*maxDeviceWrite+2)
 	for i := range leaves {
-		leaves[i] = store.Sighting{User: fmt.Sprint("user-", i), At: base}
+		leaves[i] = store.PresenceEvent{User: fmt.Sprint("user-", i), At: base}
 	}
-	leaves[0] = store.Sighting{User: leaves[len(leaves)-1].User, At: base - 1}
+	leaves[0] = store.PresenceEvent{User: leaves[len(leaves)-1].User, At: base - 1}
 	leave := func(parts int) {
 		t.Helper()
 		before := writes.Load()
@@ -62,9 +62,9 @@ func TestManyLeaves(t *testing.T) {
 func TestDevicesOfLargeNamespace(t *testing.T) {
 	s := open(t, Options{})
 	for n := range 100 {
-		sighting := devices.On("alice", fmt.Sprint("device-", n%30), base+lastseen.Instant(n))
-		sighting.Meta = fmt.Sprintf("%1024d", n)
-		recordDevices(t, s, sighting)
+		event := devices.On("alice", fmt.Sprint("device-", n%30), base+lastseen.Instant(n))
+		event.Meta = fmt.Sprintf("%1024d", n)
+		recordDevices(t, s, event)
 	}
 	n, _ := s.tables.index.namespaces.Get("chat")
 	require.True(t, n.users.devices.texts.Large())

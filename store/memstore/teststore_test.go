@@ -103,7 +103,7 @@ func contactsOf(t testing.TB, s *Store, owner string) string {
 	return strings.Join(contacts.Of(t, s, owner), ",")
 }
 
-func recordDevices(t testing.TB, s *Store, batch ...store.DeviceSighting) {
+func recordDevices(t testing.TB, s *Store, batch ...store.DeviceEvent) {
 	t.Helper()
 	_, err := s.RecordDevices(context.Background(), "chat", time.Minute, batch)
 	require.NoError(t, err)

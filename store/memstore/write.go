@@ -12,7 +12,7 @@ import (
 )
 
 // Ping implements [store.Store].
-func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+func (s *Store) Ping(ctx context.Context, namespace string, batch []store.PresenceEvent) ([]lastseen.State, error) {
 	a, err := s.record(ctx, &assertions{namespace: namespace, batch: batch})
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighti
 const gapSample = 16
 
 // Leave implements [store.Store].
-func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+func (s *Store) Leave(ctx context.Context, namespace string, batch []store.PresenceEvent) ([]lastseen.State, error) {
 	if len(batch) > maxDeviceWrite && s.hasDevices(namespace) {
 		return s.leaveInParts(ctx, namespace, batch)
 	}
@@ -52,7 +52,7 @@ func (s *Store) record(ctx context.Context, a *assertions) (*assertions, error) 
 // assertions are a batch of pings or leaves.
 type assertions struct {
 	namespace string
-	batch     []store.Sighting
+	batch     []store.PresenceEvent
 	leaves    bool
 	now       func() lastseen.Instant
 	err       error             // why nothing was recorded
@@ -83,31 +83,31 @@ func (a *assertions) do(t *transaction) {
 		a.leaveDevices(t, shown, now)
 		return
 	}
-	for i, sighting := range shown {
-		old := t.get(a.namespace, sighting.User)
-		a.states[i] = a.after(old, store.Bounded(sighting.At, now))
+	for i, event := range shown {
+		old := t.get(a.namespace, event.User)
+		a.states[i] = a.after(old, store.Bounded(event.At, now))
 		if i == 0 && old.Known() && !old.Left {
 			a.gap = a.states[0].At.Sub(old.At)
 		}
 		if a.states[i] != old {
-			t.set(a.namespace, sighting.User, a.states[i])
+			t.set(a.namespace, event.User, a.states[i])
 		}
 	}
 	if len(a.batch) == 1 && len(shown) == 1 {
 		return
 	}
-	for i, sighting := range a.batch { // a user who is in it twice has the last state twice
-		a.states[i] = t.get(a.namespace, sighting.User)
+	for i, event := range a.batch { // a user who is in it twice has the last state twice
+		a.states[i] = t.get(a.namespace, event.User)
 	}
 }
 
 // shown returns the assertions that are not hidden.
-func (a *assertions) shown(t *transaction, now lastseen.Instant) []store.Sighting {
+func (a *assertions) shown(t *transaction, now lastseen.Instant) []store.PresenceEvent {
 	hides := t.hides(a.namespace, now)
 	if hides == nil {
 		return a.batch
 	}
-	return slices.DeleteFunc(slices.Clone(a.batch), func(s store.Sighting) bool { return hides(s.User, s.At) })
+	return slices.DeleteFunc(slices.Clone(a.batch), func(s store.PresenceEvent) bool { return hides(s.User, s.At) })
 }
 
 func (a *assertions) after(s lastseen.State, at lastseen.Instant) lastseen.State {

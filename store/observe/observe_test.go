@@ -106,7 +106,7 @@ func TestCalls(t *testing.T) {
 	c.now = func() time.Duration { at += time.Second; return at }
 	s, ctx := Store(openFile(t), c), t.Context()
 	now := kit.Now(t, s)
-	batch := []store.Sighting{{User: "alice", At: now}, {User: "bob", At: now}}
+	batch := []store.PresenceEvent{{User: "alice", At: now}, {User: "bob", At: now}}
 	call := store.NewCall{ID: "1", From: "alice", To: "bob", Ring: time.Minute, Timeout: time.Minute}
 	for _, do := range []func() error{
 		func() error { _, err := s.Ping(ctx, "chat", batch); return err },
@@ -131,7 +131,7 @@ func TestCalls(t *testing.T) {
 		func() error { s.ReadChanges(ctx, []*store.ChangesRead{{Namespace: "feed", Limit: 1}}); return nil },
 		func() error { s.SweepChanges(ctx, []*store.ChangesSweep{{Namespace: "feed"}}); return nil },
 		func() error {
-			devices := []store.DeviceSighting{{User: "alice", ID: "tab", Kind: lastseen.Web, At: now}}
+			devices := []store.DeviceEvent{{User: "alice", ID: "tab", Kind: lastseen.Web, At: now}}
 			_, err := s.RecordDevices(ctx, "chat", time.Minute, devices)
 			return err
 		},
@@ -179,9 +179,9 @@ func TestCalls(t *testing.T) {
 func TestBatchesAreOneCall(t *testing.T) {
 	c := NewCalls()
 	s := Batcher(stores.New(t, redisstore.Options{URL: redistest.Start(t)}), c)
-	pings := []*store.Batch[store.Sighting]{
-		{Namespace: "chat", Items: []store.Sighting{{User: "alice", At: 1}}},
-		{Namespace: "game", Items: []store.Sighting{{User: "alice", At: 1}, {User: "bob", At: 1}}},
+	pings := []*store.Batch[store.PresenceEvent]{
+		{Namespace: "chat", Items: []store.PresenceEvent{{User: "alice", At: 1}}},
+		{Namespace: "game", Items: []store.PresenceEvent{{User: "alice", At: 1}, {User: "bob", At: 1}}},
 	}
 	s.PingBatches(t.Context(), pings)
 	require.NoError(t, pings[1].Err)
@@ -265,7 +265,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	before := testutil.CollectAndCount(c)
 	for n := range 500 {
 		name := fmt.Sprint("x", n)
-		kit.Write(s.Ping).Send(t, name, []store.Sighting{{User: name, At: 1}})
+		kit.Write(s.Ping).Send(t, name, []store.PresenceEvent{{User: name, At: 1}})
 		_, err := s.Lookup(t.Context(), name, []string{name})
 		require.NoError(t, err)
 	}

@@ -44,12 +44,12 @@ func (s *observed) done(c call, err *error) { s.meter.done(c.operation, c.begun,
 // Unwrap returns the store that is measured; see [store.As].
 func (s *observed) Unwrap() store.Store { return s.Store }
 
-func (s *observed) Ping(ctx context.Context, ns string, batch []store.Sighting) (_ []lastseen.State, err error) {
+func (s *observed) Ping(ctx context.Context, ns string, batch []store.PresenceEvent) (_ []lastseen.State, err error) {
 	defer s.done(s.begin("ping"), &err)
 	return s.Store.Ping(ctx, ns, batch)
 }
 
-func (s *observed) Leave(ctx context.Context, ns string, batch []store.Sighting) (_ []lastseen.State, err error) {
+func (s *observed) Leave(ctx context.Context, ns string, batch []store.PresenceEvent) (_ []lastseen.State, err error) {
 	defer s.done(s.begin("leave"), &err)
 	return s.Store.Leave(ctx, ns, batch)
 }
@@ -160,7 +160,7 @@ func (s *observed) SweepChanges(ctx context.Context, sweeps []*store.ChangesSwee
 }
 
 func (s *observed) RecordDevices(
-	ctx context.Context, ns string, window time.Duration, batch []store.DeviceSighting,
+	ctx context.Context, ns string, window time.Duration, batch []store.DeviceEvent,
 ) (_ []lastseen.State, err error) {
 	defer s.done(s.begin("record_devices"), &err)
 	return s.Store.RecordDevices(ctx, ns, window, batch)
@@ -279,7 +279,7 @@ type observedBatcher struct {
 	batcher store.Batcher // the same store
 }
 
-func (s *observedBatcher) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
+func (s *observedBatcher) PingBatches(ctx context.Context, batches []*store.Batch[store.PresenceEvent]) {
 	var failed error
 	defer s.done(s.begin("ping"), &failed)
 	s.batcher.PingBatches(ctx, batches)

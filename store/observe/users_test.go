@@ -41,7 +41,7 @@ func (s *counting) Count(ctx context.Context, namespace string, ranges []lastsee
 func newUsers(t *testing.T, s store.Store) (u *Users, c *counting, at *atomic.Int64) {
 	t.Helper()
 	now := kit.Now(t, s)
-	_, err := s.Ping(t.Context(), "chat", []store.Sighting{
+	_, err := s.Ping(t.Context(), "chat", []store.PresenceEvent{
 		{User: "green", At: now}, {User: "yellow", At: now.Add(-2 * time.Hour)}, {User: "grey", At: now.Add(-5 * time.Hour)},
 	})
 	require.NoError(t, err)

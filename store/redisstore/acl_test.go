@@ -131,7 +131,7 @@ func TestRightsToStreamsTakenAway(t *testing.T) {
 			if aware {
 				f.s.Monitor(ctx)
 			} else {
-				_, _ = f.s.Ping(ctx, "chat", kit.Sightings(f.w, "bob")) // it may fail
+				_, _ = f.s.Ping(ctx, "chat", kit.Events(f.w, "bob")) // it may fail
 				f.s.Monitor(ctx)
 			}
 			f.ping(f.w, "bob", "carol")

@@ -40,9 +40,9 @@ func benchmarkHidden(b *testing.B, kind string, size int) {
 	ctx, s := context.Background(), openNew(b, Options{})
 	now, err := s.Now(ctx)
 	require.NoError(b, err)
-	batch := make([]store.Sighting, size)
+	batch := make([]store.PresenceEvent, size)
 	for i := range batch {
-		batch[i] = store.Sighting{User: fmt.Sprint("user", i), At: now}
+		batch[i] = store.PresenceEvent{User: fmt.Sprint("user", i), At: now}
 	}
 	_, err = s.Ping(ctx, "chat", batch)
 	require.NoError(b, err)
@@ -74,7 +74,7 @@ func BenchmarkDescribe(b *testing.B) {
 			users := make([]string, 100)
 			for i := range users {
 				users[i] = fmt.Sprint("user", i)
-				_, err = s.Ping(ctx, "chat", []store.Sighting{{User: users[i], At: now}})
+				_, err = s.Ping(ctx, "chat", []store.PresenceEvent{{User: users[i], At: now}})
 				require.NoError(b, err)
 				if every > 0 && i%every == 0 {
 					_, err = s.SetAvailability(ctx, "chat", users[i], lastseen.Said{Availability: lastseen.Busy}, now)
@@ -104,10 +104,10 @@ func benchmarkPing(b *testing.B, recorded bool) {
 	s := openNew(b, Options{})
 	now, err := s.Now(ctx)
 	require.NoError(b, err)
-	batch := make([]store.Sighting, 512)
+	batch := make([]store.PresenceEvent, 512)
 	now -= 12 * lastseen.Instant(time.Hour.Milliseconds()) // pings are faster than time
 	for i := range batch {
-		batch[i] = store.Sighting{User: fmt.Sprint("user", i), At: now}
+		batch[i] = store.PresenceEvent{User: fmt.Sprint("user", i), At: now}
 	}
 	_, err = s.Ping(ctx, "chat", batch)
 	require.NoError(b, err)
@@ -232,11 +232,11 @@ func benchmarkDevices(b *testing.B, devices int) {
 	now, err := s.Now(ctx)
 	require.NoError(b, err)
 	const window = time.Hour
-	batch := make([]store.DeviceSighting, 1024)            // smaller hashes are stored in a different way
+	batch := make([]store.DeviceEvent, 1024)               // smaller hashes are stored in a different way
 	now -= 12 * lastseen.Instant(time.Hour.Milliseconds()) // pings are faster than time
 	for d := range devices {
 		for i := range batch {
-			batch[i] = store.DeviceSighting{
+			batch[i] = store.DeviceEvent{
 				User: fmt.Sprint("user", i), ID: fmt.Sprint("device", d, "~abcdefgh"), Kind: lastseen.Web, At: now,
 			}
 		}

@@ -168,7 +168,7 @@ func (f *feed) churn(users []string) (stop func()) {
 				case 1:
 					at -= hour
 				}
-				_, err := write(context.Background(), "chat", kit.Sightings(at, users[random.IntN(len(users))]))
+				_, err := write(context.Background(), "chat", kit.Events(at, users[random.IntN(len(users))]))
 				if err != nil && !isOutage(err) {
 					f.Errorf("not an outage: %v", err)
 					return
@@ -231,7 +231,7 @@ func TestReaderDuringFailover(t *testing.T) {
 	replica.Freeze(t) // and cut off, so that it does not find the tail in its buffers either
 	require.NoError(t, primary.Client(t).ClientKillByFilter(ctx, "TYPE", "replica").Err())
 	stores.UntilSuccess(t, func() error {
-		_, err := s.Ping(ctx, "chat", kit.Sightings(f.w, "tail"))
+		_, err := s.Ping(ctx, "chat", kit.Events(f.w, "tail"))
 		return err
 	})
 	r.pollUntil(func() bool { return len(r.of("tail")) > 0 })
@@ -258,14 +258,14 @@ func TestUnconfirmedChange(t *testing.T) {
 	f.moveWatermark(f.clock())
 	replica.Freeze(t)
 	for _, write := range []kit.Write{s.Ping, s.Leave} {
-		_, err := write(context.Background(), "chat", kit.Sightings(f.w, "alice"))
+		_, err := write(context.Background(), "chat", kit.Events(f.w, "alice"))
 		require.ErrorContains(t, err, "0 of 1 replicas confirmed")
 	}
 	require.ErrorContains(t, s.Forget(context.Background(), "chat", "alice"), "0 of 1 replicas confirmed")
 	replica.Thaw(t)
 	require.Equal(t, int64(3), f.entries())
 	stores.UntilSuccess(t, func() error {
-		_, err := s.Ping(context.Background(), "chat", kit.Sightings(f.w, "alice"))
+		_, err := s.Ping(context.Background(), "chat", kit.Events(f.w, "alice"))
 		return err
 	})
 }

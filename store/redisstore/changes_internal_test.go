@@ -115,7 +115,7 @@ func TestSweepsOfManyNamespaces(t *testing.T) {
 				require.NoError(t, s.client.HDel(ctx, feed, "s").Err())
 			}
 			for user := range i {
-				_, err := s.Ping(ctx, name, []store.Sighting{{User: fmt.Sprint(user), At: at.Add(-time.Minute)}})
+				_, err := s.Ping(ctx, name, []store.PresenceEvent{{User: fmt.Sprint(user), At: at.Add(-time.Minute)}})
 				require.NoError(t, err)
 			}
 		}

@@ -125,7 +125,7 @@ func TestLostSet(t *testing.T) {
 		"sweep": {func(f *feed) { f.remove("presence:chat") }, func(f *feed) { f.sweep(f.w + 1) }, 1},
 		"ping":  {func(f *feed) { f.remove("presence:chat") }, func(f *feed) { f.ping(f.w+1, "bob") }, 1},
 		"device": {func(f *feed) { f.remove("presence:chat") }, func(f *feed) {
-			_, err := f.s.RecordDevices(context.Background(), "chat", time.Minute, []store.DeviceSighting{
+			_, err := f.s.RecordDevices(context.Background(), "chat", time.Minute, []store.DeviceEvent{
 				{User: "bob", ID: "tab", Kind: lastseen.Web, At: f.w + 1},
 			})
 			require.NoError(f, err)
@@ -181,7 +181,7 @@ func TestHalfWrittenChange(t *testing.T) {
 	stream := streamKey("presence:chat")
 	f.remove(stream)
 	require.NoError(t, f.client.Set(context.Background(), stream, "not ours", 0).Err())
-	_, _ = f.s.Ping(context.Background(), "chat", kit.Sightings(f.w, "alice"))
+	_, _ = f.s.Ping(context.Background(), "chat", kit.Events(f.w, "alice"))
 	f.remove(stream)
 	f.ping(f.w, "alice")
 	r.requireTruth()

@@ -33,12 +33,12 @@ func TestOneServersClock(t *testing.T) {
 		wrong.Store(int64(ahead))
 		at := kit.Now(t, jumpy)
 		user := fmt.Sprint("user", i)
-		states, err := jumpy.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
+		states, err := jumpy.Ping(ctx, "chat", []store.PresenceEvent{{User: user, At: at}})
 		require.NoError(t, err)
 		require.Equal(t, []lastseen.State{{At: at}}, states)
 		true_ := kit.Now(t, steady)
 		require.InDelta(t, int64(true_), int64(at), 1000, "%s", ahead)
-		states, err = steady.Leave(ctx, "chat", []store.Sighting{{User: user, At: max(at, true_)}})
+		states, err = steady.Leave(ctx, "chat", []store.PresenceEvent{{User: user, At: max(at, true_)}})
 		require.NoError(t, err)
 		require.True(t, states[0].Left)
 	}
@@ -53,7 +53,7 @@ func TestAheadInMilliseconds(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	for unit, perScore := range map[redisstore.Unit]float64{redisstore.Milliseconds: 1, redisstore.Seconds: 1000} {
 		s := stores.New(t, redisstore.Options{URL: url, Prefix: string(unit) + ":", Unit: unit})
-		far := []store.Sighting{{User: "alice", At: lastseen.MaxInstant}, {User: "bob", At: kit.Base}}
+		far := []store.PresenceEvent{{User: "alice", At: lastseen.MaxInstant}, {User: "bob", At: kit.Base}}
 		for i := range 50 {
 			left := kit.Write(s.Leave).Send(t, "chat", far)
 			score := client.ZScore(ctx, string(unit)+":chat", "alice").Val()

@@ -131,7 +131,7 @@ func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 			default:
 			}
 			user, at := fmt.Sprintf("b%d", i%97), kit.Base+lastseen.Instant(i)
-			_, err := s.Ping(ctx, "busy", []store.Sighting{{User: user, At: at}})
+			_, err := s.Ping(ctx, "busy", []store.PresenceEvent{{User: user, At: at}})
 			if !assertNoError(t, err) {
 				return
 			}

@@ -19,7 +19,7 @@ import (
 
 // RecordDevices implements [store.Store].
 func (s *Store) RecordDevices(
-	ctx context.Context, name string, window time.Duration, batch []store.DeviceSighting,
+	ctx context.Context, name string, window time.Duration, batch []store.DeviceEvent,
 ) ([]lastseen.State, error) {
 	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Store) RecordDevices(
 type pendingDevices struct {
 	pendingBatch // without a batch
 	window       time.Duration
-	items        []store.DeviceSighting
+	items        []store.DeviceEvent
 	states       map[string]lastseen.State // of the users, after their last item
 }
 
@@ -149,16 +149,16 @@ func (c writeCmd) leaveArgs() []any {
 	none, latest := "", lastseen.Instant(0)
 	args := append(make([]any, 0, 6+3*len(c.index)), linkBase(), nil, 0, len(c.index))
 	for _, at := range c.index {
-		sighting := &c.unique[at]
-		latest = max(latest, sighting.At)
-		args = append(args, int64(sighting.At), &sighting.User, &none)
+		event := &c.unique[at]
+		latest = max(latest, event.At)
+		args = append(args, int64(event.At), &event.User, &none)
 	}
 	args[1] = int64(latest)
 	return args
 }
 
 // saidOf returns what an item says about a record, as devices.lua takes it. header is the first line of the records.
-func saidOf(header string, item *store.DeviceSighting) string {
+func saidOf(header string, item *store.DeviceEvent) string {
 	switch {
 	case item.Gone:
 		return "\n" + string(item.Kind) + " " + item.ID + "\t1 0 "

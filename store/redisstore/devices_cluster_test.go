@@ -24,7 +24,7 @@ type devicesLog struct {
 	*testing.T
 	s     *redisstore.Store
 	users []string
-	asked []store.DeviceSighting // those without an ID are leaves on all devices
+	asked []store.DeviceEvent // those without an ID are leaves on all devices
 }
 
 // next asks for something about each user, and checks that an error is an outage.
@@ -47,13 +47,13 @@ func (l *devicesLog) next() {
 	}
 }
 
-func (l *devicesLog) ask(item store.DeviceSighting) error {
+func (l *devicesLog) ask(item store.DeviceEvent) error {
 	ctx := context.Background()
 	if item.ID == "" {
-		_, err := l.s.Leave(ctx, "chat", kit.Sightings(item.At, item.User))
+		_, err := l.s.Leave(ctx, "chat", kit.Events(item.At, item.User))
 		return err
 	}
-	_, err := l.s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceSighting{item})
+	_, err := l.s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceEvent{item})
 	return err
 }
 

@@ -128,7 +128,7 @@ func TestOtherTypes(t *testing.T) {
 			bye := stores.ByeOnDevice("tab", kit.Base+1)
 			bye.Meta = "[]"
 			all["RecordDevices"] = func() error {
-				return kit.ErrorOf(s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceSighting{bye}))
+				return kit.ErrorOf(s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceEvent{bye}))
 			}
 			before := stores.Contents(t, client)
 			for _, name := range names {
@@ -188,7 +188,7 @@ func TestInvalidScores(t *testing.T) {
 				want = lastseen.State{At: kit.Base, Left: left}
 			}
 			require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "odd", Score: score}).Err())
-			states, err := write(ctx, "chat", []store.Sighting{{User: "odd", At: kit.Base}})
+			states, err := write(ctx, "chat", []store.PresenceEvent{{User: "odd", At: kit.Base}})
 			require.NoError(t, err)
 			require.Equal(t, want, states[0], score)
 			require.Equal(t, want, kit.Lookup(t, s, "odd")[0], "the answer is what is stored: %v", score)

@@ -45,11 +45,11 @@ func TestNamespaceLimit(t *testing.T) {
 func TestNamespaceLimitOfBatch(t *testing.T) {
 	url := redistest.Start(t)
 	s := stores.New(t, redisstore.Options{URL: url, MaxNamespaces: 700})
-	batches := make([]*store.Batch[store.Sighting], 1500)
+	batches := make([]*store.Batch[store.PresenceEvent], 1500)
 	for i := range batches {
-		batches[i] = &store.Batch[store.Sighting]{
+		batches[i] = &store.Batch[store.PresenceEvent]{
 			Namespace: fmt.Sprint("n", i),
-			Items:     []store.Sighting{{User: "alice", At: kit.Base}},
+			Items:     []store.PresenceEvent{{User: "alice", At: kit.Base}},
 		}
 	}
 	s.PingBatches(context.Background(), batches)
@@ -137,7 +137,7 @@ func TestRemoveEmptyBetweenWrites(t *testing.T) {
 }
 
 func leave(s store.Store, namespace, user string) error {
-	_, err := s.Leave(context.Background(), namespace, []store.Sighting{{User: user, At: kit.Base}})
+	_, err := s.Leave(context.Background(), namespace, []store.PresenceEvent{{User: user, At: kit.Base}})
 	return err
 }
 
@@ -173,7 +173,7 @@ func TestNamespaceIsListedAgain(t *testing.T) {
 		for name, write := range map[string]func() error{
 			"ping": func() error { return stores.Ping(s, "chat", "alice") },
 			"device": func() error {
-				return kit.ErrorOf(s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceSighting{device}))
+				return kit.ErrorOf(s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceEvent{device}))
 			},
 			"contacts": func() error { return s.SetContacts(ctx, "chat", "alice", contacts) },
 		} {

@@ -82,7 +82,7 @@ func (l *lossTest) prepare(key string) string {
 	ctx, s := context.Background(), l.servers[0]
 	all := slices.Concat(active, others)
 	old := kit.Now(l, s).Add(-time.Minute)
-	must(s.Ping(ctx, "chat", kit.Sightings(old, all...)))(l.T)
+	must(s.Ping(ctx, "chat", kit.Events(old, all...)))(l.T)
 	hash := l.client.Dump(ctx, sidesKey(stores.Chat)).Val()
 	availability.Say(l, s, "alice", lastseen.Said{Note: "x", Until: old.Add(time.Hour)})
 	availability.SayAt(l, s, "bob", availability.Invisible, old)
@@ -99,7 +99,7 @@ func (l *lossTest) prepare(key string) string {
 	require.NotEmpty(l, dump)
 	availability.SayAt(l, s, "bob", lastseen.Said{}, old+1)
 	now := kit.Now(l, s)
-	must(s.Ping(ctx, "chat", kit.Sightings(now, all...)))(l.T)
+	must(s.Ping(ctx, "chat", kit.Events(now, all...)))(l.T)
 	device.At, device.Meta = now, ""
 	stores.Record(l, s, device)
 	kit.Leave(l, s, "dave", now+1)
@@ -133,14 +133,15 @@ func (l *lossTest) load() (stop func()) {
 func (l *lossTest) write(s *redisstore.Store, i int) error {
 	ctx := context.Background()
 	now, noClock := s.Now(ctx)
-	states, noPing := s.Ping(ctx, "chat", kit.Sightings(now, "alice", "carol", "u1", "u2", "u3", "bob"))
+	states, noPing := s.Ping(ctx, "chat", kit.Events(now, "alice", "carol", "u1", "u2", "u3", "bob"))
 	for _, state := range states[:min(2, len(states))] {
 		if brief.Presence("", state, now).Status != lastseen.Grey {
 			l.Errorf("an invisible user is shown: %v", state)
 		}
 	}
-	_, noDevice := s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceSighting{stores.OnDevice("erin", "phone", now)})
-	_, noLeave := s.Leave(ctx, "chat", kit.Sightings(now, "frank"))
+	erin := stores.OnDevice("erin", "phone", now)
+	_, noDevice := s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceEvent{erin})
+	_, noLeave := s.Leave(ctx, "chat", kit.Events(now, "frank"))
 	_, notSaid := s.SetAvailability(ctx, "chat", "u1", lastseen.Said{Note: fmt.Sprint(i)}, now)
 	sweep := &store.ChangesSweep{Namespace: "chat", Thresholds: brief, Now: now}
 	s.SweepChanges(ctx, []*store.ChangesSweep{sweep})

@@ -61,7 +61,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		o.Layouts[fmt.Sprint("shared", i)] = Layout{Unit: Seconds}
 	}
 	s := openNew(t, o)
-	_, err := s.Ping(ctx, "before", []store.Sighting{{User: "alice", At: 1}}) // it also loads the script
+	_, err := s.Ping(ctx, "before", []store.PresenceEvent{{User: "alice", At: 1}}) // it also loads the script
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // what the store does once in the background comes before
 		return strings.Contains(s.client.Info(ctx, "commandstats").Val(), "cmdstat_time:")
@@ -70,25 +70,25 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	var counted trips
 	s.client.AddHook(&counted)
 	cost := func(from, to int) (pings, lookups int64) {
-		var sightings []*store.Batch[store.Sighting]
+		var events []*eventBatch
 		var users []*store.Batch[string]
 		for i := from; i < to; i++ {
 			for _, kind := range []string{"own", "shared"} {
 				name := fmt.Sprint(kind, i)
-				sightings = append(sightings,
-					&store.Batch[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: 1}}})
+				ping := []store.PresenceEvent{{User: "alice", At: 1}}
+				events = append(events, &eventBatch{Namespace: name, Items: ping})
 				users = append(users, &store.Batch[string]{Namespace: name, Items: []string{"alice"}})
 			}
 		}
 		counted.n.Store(0)
-		s.PingBatches(ctx, sightings)
+		s.PingBatches(ctx, events)
 		pings = counted.n.Swap(0)
 		s.metaCache.nextRound() // as every ten seconds
 		s.LookupBatches(ctx, users)
 		for i := range users {
-			require.NoError(t, sightings[i].Err)
+			require.NoError(t, events[i].Err)
 			require.NoError(t, users[i].Err)
-			require.Equal(t, sightings[i].States, users[i].States)
+			require.Equal(t, events[i].States, users[i].States)
 		}
 		return pings, counted.n.Load()
 	}
@@ -116,13 +116,13 @@ func TestEachBatchHasItsOwnOutcome(t *testing.T) {
 	wants := []error{nil, store.ErrWrongType, store.ErrMismatch, nil, nil}
 	for range 2 {
 		require.NoError(t, s.client.ScriptFlush(ctx).Err())
-		var pings []*store.Batch[store.Sighting]
+		var pings []*eventBatch
 		var lookups []*store.Batch[string]
 		for i, name := range names {
 			at := lastseen.Instant(10 * (i + 1))
-			pings = append(pings, &store.Batch[store.Sighting]{
+			pings = append(pings, &eventBatch{
 				Namespace: name,
-				Items:     []store.Sighting{{User: "alice", At: at}, {User: name, At: at + 1}},
+				Items:     []store.PresenceEvent{{User: "alice", At: at}, {User: name, At: at + 1}},
 			})
 			lookups = append(lookups, &store.Batch[string]{Namespace: name, Items: []string{name, "nobody", "alice"}})
 		}
@@ -148,9 +148,9 @@ func TestEachBatchHasItsOwnOutcome(t *testing.T) {
 func TestRoundTripsOfATrim(t *testing.T) {
 	ctx := context.Background()
 	s := openNew(t, Options{Shards: MaxShards})
-	old := make([]store.Sighting, 2*store.MaxTrim+300)
+	old := make([]store.PresenceEvent, 2*store.MaxTrim+300)
 	for i := range old {
-		old[i] = store.Sighting{User: fmt.Sprint(i), At: 1}
+		old[i] = store.PresenceEvent{User: fmt.Sprint(i), At: 1}
 	}
 	_, err := s.Ping(ctx, "chat", old)
 	require.NoError(t, err)
@@ -173,9 +173,9 @@ func TestRoundTripsOfATrim(t *testing.T) {
 func TestRoundTripsOfDevices(t *testing.T) {
 	ctx := context.Background()
 	s := openNew(t, Options{Shards: 4})
-	pings := make([]store.DeviceSighting, 500)
+	pings := make([]store.DeviceEvent, 500)
 	for i := range pings {
-		pings[i] = store.DeviceSighting{User: fmt.Sprint("user", i), ID: "phone", Kind: lastseen.Mobile, At: 1}
+		pings[i] = store.DeviceEvent{User: fmt.Sprint("user", i), ID: "phone", Kind: lastseen.Mobile, At: 1}
 	}
 	var sent trips
 	s.client.AddHook(&sent)
@@ -185,9 +185,9 @@ func TestRoundTripsOfDevices(t *testing.T) {
 		require.Len(t, states, len(pings))
 		require.LessOrEqual(t, sent.users.Swap(0), int64(2*maxDeviceChunk))
 	}
-	leaves := make([]store.Sighting, len(pings))
+	leaves := make([]store.PresenceEvent, len(pings))
 	for i := range leaves {
-		leaves[i] = store.Sighting{User: pings[i].User, At: 2}
+		leaves[i] = store.PresenceEvent{User: pings[i].User, At: 2}
 	}
 	states, err := s.Leave(ctx, "chat", leaves)
 	require.NoError(t, err)
@@ -212,16 +212,16 @@ func BenchmarkLongestCommand(b *testing.B) {
 		require.NoError(b, err)
 		return now
 	}
-	sightings := func(ids []string) (all []store.Sighting) {
+	events := func(ids []string) (all []store.PresenceEvent) {
 		for at := now(); len(all) < len(ids); {
-			all = append(all, store.Sighting{User: ids[len(all)], At: at})
+			all = append(all, store.PresenceEvent{User: ids[len(all)], At: at})
 		}
 		return all
 	}
 	record := func(namespace string, ids []string, device int) {
-		all := make([]store.DeviceSighting, len(ids))
+		all := make([]store.DeviceEvent, len(ids))
 		for i, at := 0, now(); i < len(ids); i++ {
-			all[i] = store.DeviceSighting{
+			all[i] = store.DeviceEvent{
 				User: ids[i], ID: fmt.Sprint("device", device), Kind: lastseen.Desktop, At: at,
 				Meta: fmt.Sprintf(`{"app":"1.2.%d","os":"linux"}`, at%10),
 			}
@@ -239,7 +239,7 @@ func BenchmarkLongestCommand(b *testing.B) {
 		_, err := s.SetAvailability(ctx, "chat", user, said, now())
 		require.NoError(b, err)
 	}
-	_, err := s.Ping(ctx, "chat", sightings(many))
+	_, err := s.Ping(ctx, "chat", events(many))
 	require.NoError(b, err)
 	lists, run := [][]string{users("a", store.MaxContacts), users("b", store.MaxContacts)}, 0
 	half := store.MaxContacts / 2
@@ -257,13 +257,13 @@ func BenchmarkLongestCommand(b *testing.B) {
 		prepare func()
 		request func() error
 	}{
-		{"pings", nothing, func() error { _, err := s.Ping(ctx, "chat", sightings(many[1000:2000])); return err }},
+		{"pings", nothing, func() error { _, err := s.Ping(ctx, "chat", events(many[1000:2000])); return err }},
 		{"pings-of-devices", nothing, func() error { record("chat", many[:1000], run%lastseen.MaxDevices); return nil }},
 		{"leaves", func() {
 			for device := range lastseen.MaxDevices {
 				record("chat", many[:1000], device)
 			}
-		}, func() error { _, err := s.Leave(ctx, "chat", sightings(many[:1000])); return err }},
+		}, func() error { _, err := s.Leave(ctx, "chat", events(many[:1000])); return err }},
 		{"lookup", nothing, func() error { _, _, err := s.Describe(ctx, "chat", many[:1000]); return err }},
 		{"list", nothing, func() error {
 			everyone := []lastseen.Range{{Left: true, To: now()}, {To: now()}}

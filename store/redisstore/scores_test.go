@@ -103,9 +103,9 @@ func TestOwnSetsAreTrusted(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	for _, layouts := range []map[string]redisstore.Layout{nil, {"chat": {Unit: redisstore.Milliseconds}}} {
 		o := redisstore.Options{URL: url, Prefix: fmt.Sprint(len(layouts), ":"), Layouts: layouts}
-		_, err := stores.New(t, o).Ping(ctx, "chat", []store.Sighting{{User: "alice", At: 5}})
+		_, err := stores.New(t, o).Ping(ctx, "chat", []store.PresenceEvent{{User: "alice", At: 5}})
 		require.NoError(t, err)
-		_, err = stores.New(t, o).Ping(ctx, "chat", []store.Sighting{{User: "bob", At: 7}})
+		_, err = stores.New(t, o).Ping(ctx, "chat", []store.PresenceEvent{{User: "bob", At: 7}})
 		require.NoError(t, err)
 	}
 }

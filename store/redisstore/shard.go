@@ -105,20 +105,20 @@ func (n namespace) split(count, size int, user func(int) string) []*chunk {
 	return chunks
 }
 
-// dedupe keeps one sighting per user, the latest: pings commute with pings and leaves with leaves. It also returns, for
-// each sighting of the batch, the place of its user's.
-func dedupe(batch []store.Sighting) (unique []store.Sighting, place []int) {
+// dedupe keeps one event per user, the latest: pings commute with pings and leaves with leaves. It also returns, for
+// each event of the batch, the place of its user's.
+func dedupe(batch []store.PresenceEvent) (unique []store.PresenceEvent, place []int) {
 	place = make([]int, len(batch))
 	first := make(map[string]int, len(batch))
-	unique = make([]store.Sighting, 0, len(batch))
-	for i, sighting := range batch {
-		at, seen := first[sighting.User]
+	unique = make([]store.PresenceEvent, 0, len(batch))
+	for i, event := range batch {
+		at, seen := first[event.User]
 		if !seen {
 			at = len(unique)
-			first[sighting.User] = at
-			unique = append(unique, sighting)
+			first[event.User] = at
+			unique = append(unique, event)
 		}
-		unique[at].At = max(unique[at].At, sighting.At)
+		unique[at].At = max(unique[at].At, event.At)
 		place[i] = at
 	}
 	return unique, place

@@ -255,7 +255,7 @@ func TestLostKeyOfHiddenTimes(t *testing.T) {
 				require.NoError(t, client.ConfigResetStat(ctx).Err())
 
 				lose(t, client, key, dump)
-				for _, state := range must(other.Ping(ctx, "chat", kit.Sightings(kit.Now(t, other)+1, hidden...)))(t) {
+				for _, state := range must(other.Ping(ctx, "chat", kit.Events(kit.Now(t, other)+1, hidden...)))(t) {
 					require.True(t, state.Left)
 				}
 				for _, user := range []string{"bob", "erin"} {

@@ -114,7 +114,7 @@ func (f *feed) duringMove(r *reader, users []string, round lastseen.Instant) {
 		if i%2 == 0 {
 			write = f.s.Leave
 		}
-		_, err := write(ctx, "chat", kit.Sightings(at, user))
+		_, err := write(ctx, "chat", kit.Events(at, user))
 		check(err)
 	}
 	check(f.s.RecordChanges(ctx, "chat", hours))
@@ -234,8 +234,8 @@ func testPlainNamespaceInAHalfMovedSlot(t *testing.T, c *redistest.Cluster) {
 			s.ExpireMetaCache() // as every ten seconds
 			user, at := fmt.Sprint("u", n), kit.Base+lastseen.Instant(n)
 			require.Equal(t, lastseen.State{At: at}, kit.Ping(t, s, user, at))
-			pings := []*store.Batch[store.Sighting]{
-				{Namespace: "game", Items: kit.Sightings(at, user)}, {Namespace: "chat", Items: kit.Sightings(at+1, user)},
+			pings := []*store.Batch[store.PresenceEvent]{
+				{Namespace: "game", Items: kit.Events(at, user)}, {Namespace: "chat", Items: kit.Events(at+1, user)},
 			}
 			s.PingBatches(ctx, pings)
 			require.NoError(t, cmp.Or(pings[0].Err, pings[1].Err))
@@ -326,9 +326,9 @@ func pingUntil(t *testing.T, c *redistest.Cluster, s *redisstore.Store, names []
 }
 
 // pingsOf returns pings of a user of namespaces.
-func pingsOf(names ...string) (all []*store.Batch[store.Sighting]) {
+func pingsOf(names ...string) (all []*store.Batch[store.PresenceEvent]) {
 	for _, name := range names {
-		all = append(all, &store.Batch[store.Sighting]{Namespace: name, Items: kit.Sightings(kit.Base+1, "alice")})
+		all = append(all, &store.Batch[store.PresenceEvent]{Namespace: name, Items: kit.Events(kit.Base+1, "alice")})
 	}
 	return all
 }

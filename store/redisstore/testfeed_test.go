@@ -113,7 +113,7 @@ func (f *feed) leave(at lastseen.Instant, users ...string) { f.Helper(); f.write
 
 func (f *feed) write(write kit.Write, at lastseen.Instant, users []string) {
 	f.Helper()
-	_, err := write(context.Background(), "chat", kit.Sightings(at, users...))
+	_, err := write(context.Background(), "chat", kit.Events(at, users...))
 	require.NoError(f, err)
 }
 

@@ -17,36 +17,39 @@ import (
 const maxMembers = 4096
 
 // Ping implements [store.Store].
-func (s *Store) Ping(ctx context.Context, name string, items []store.Sighting) ([]lastseen.State, error) {
-	b := &store.Batch[store.Sighting]{Namespace: name, Items: items}
-	s.PingBatches(ctx, []*store.Batch[store.Sighting]{b})
+func (s *Store) Ping(ctx context.Context, name string, items []store.PresenceEvent) ([]lastseen.State, error) {
+	b := &eventBatch{Namespace: name, Items: items}
+	s.PingBatches(ctx, []*eventBatch{b})
 	return b.States, b.Err
 }
 
 // PingBatches implements [store.Batcher].
-func (s *Store) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
+func (s *Store) PingBatches(ctx context.Context, batches []*eventBatch) {
 	s.record(ctx, s.client.Timeout, batches, false)
 }
 
 // Leave implements [store.Store].
-func (s *Store) Leave(ctx context.Context, name string, items []store.Sighting) ([]lastseen.State, error) {
-	b := &store.Batch[store.Sighting]{Namespace: name, Items: items}
-	s.record(ctx, 2*s.client.Timeout, []*store.Batch[store.Sighting]{b}, true)
+func (s *Store) Leave(ctx context.Context, name string, items []store.PresenceEvent) ([]lastseen.State, error) {
+	b := &eventBatch{Namespace: name, Items: items}
+	s.record(ctx, 2*s.client.Timeout, []*eventBatch{b}, true)
 	return b.States, b.Err
 }
+
+// eventBatch is a batch of pings or of leaves.
+type eventBatch = store.Batch[store.PresenceEvent]
 
 // pendingBatch is a batch that is being written.
 type pendingBatch struct {
 	resolvedNamespace // its namespace; err is why the batch failed
-	batch             *store.Batch[store.Sighting]
-	unique            []store.Sighting // one per user
-	place             []int            // for each item, the place of its user in unique
-	states            []lastseen.State // of unique
-	created           bool             // a key was made
+	batch             *eventBatch
+	unique            []store.PresenceEvent // one per user
+	place             []int                 // for each item, the place of its user in unique
+	states            []lastseen.State      // of unique
+	created           bool                  // a key was made
 }
 
 // record writes batches of pings or, with left, of leaves. Empty batches have no effect.
-func (s *Store) record(ctx context.Context, limit time.Duration, batches []*store.Batch[store.Sighting], left bool) {
+func (s *Store) record(ctx context.Context, limit time.Duration, batches []*eventBatch, left bool) {
 	ctx, cancel, err := s.client.Begin(ctx, limit)
 	if err != nil {
 		fail(batches, err)
@@ -86,7 +89,7 @@ func fail[T any](batches []*store.Batch[T], err error) {
 	}
 }
 
-func (s *Store) prepare(batches []*store.Batch[store.Sighting]) (all []*pendingBatch, namespaces []*resolvedNamespace) {
+func (s *Store) prepare(batches []*eventBatch) (all []*pendingBatch, namespaces []*resolvedNamespace) {
 	for _, batch := range batches {
 		if len(batch.Items) == 0 {
 			continue
@@ -194,7 +197,7 @@ func (c writeCmd) call(ctx context.Context, s *Store, left bool) shardCall {
 	return run
 }
 
-// args returns the arguments of pingplain.lua or leaveplain.lua. Most sightings of a batch have the same time: it is
+// args returns the arguments of pingplain.lua or leaveplain.lua. Most events of a batch have the same time: it is
 // formatted once. Users and times are passed as pointers: as strings, each would be copied into an interface.
 func (c writeCmd) args(left bool) []any {
 	earliest, latest := lastseen.MaxInstant, lastseen.Instant(0)
@@ -210,19 +213,19 @@ func (c writeCmd) args(left bool) []any {
 	var last lastseen.Instant
 	var score, past *string
 	for _, at := range c.index {
-		sighting := &c.unique[at]
-		if score == nil || sighting.At != last {
-			text := c.score(lastseen.State{At: sighting.At, Left: left})
-			last, score = sighting.At, &text
+		event := &c.unique[at]
+		if score == nil || event.At != last {
+			text := c.score(lastseen.State{At: event.At, Left: left})
+			last, score = event.At, &text
 			if left {
-				next := c.time(sighting.At + 1)
+				next := c.time(event.At + 1)
 				past = &next
 			}
 		}
 		if args = append(args, score); left {
 			args = append(args, past)
 		}
-		args = append(args, &sighting.User)
+		args = append(args, &event.User)
 	}
 	return args
 }
@@ -237,12 +240,12 @@ func (c writeCmd) feedArgs(left bool) []any {
 	var last lastseen.Instant
 	var score *string
 	for _, at := range c.index {
-		sighting := &c.unique[at]
-		if score == nil || sighting.At != last {
-			text := c.time(sighting.At)
-			last, score = sighting.At, &text
+		event := &c.unique[at]
+		if score == nil || event.At != last {
+			text := c.time(event.At)
+			last, score = event.At, &text
 		}
-		args = append(args, score, &sighting.User)
+		args = append(args, score, &event.User)
 	}
 	return args
 }
@@ -260,7 +263,7 @@ func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 // hidesPart is the place in a reply at which scripts report that items were hidden.
 const hidesPart = 5
 
-// readWritten reads what the replies to sightings of users and of devices have in common, and returns all of the reply.
+// readWritten reads what the replies to events of users and of devices have in common, and returns all of the reply.
 // Sent has the time of each item, and set takes the state of its user.
 func (s *Store) readWritten(
 	b *pendingBatch, c *chunk, reply any, left bool, sent func(int) lastseen.Instant, set func(int, lastseen.State),

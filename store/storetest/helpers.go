@@ -29,7 +29,7 @@ func DataFile(t testing.TB) string {
 type OneByOne struct{ store.Store }
 
 // PingBatches implements [store.Batcher].
-func (s OneByOne) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
+func (s OneByOne) PingBatches(ctx context.Context, batches []*store.Batch[store.PresenceEvent]) {
 	for _, b := range batches {
 		b.States, b.Err = s.Ping(ctx, b.Namespace, b.Items)
 	}

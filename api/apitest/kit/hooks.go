@@ -70,11 +70,11 @@ func (h *HookedStore) do(ctx context.Context, call string, do func() error) erro
 	return err
 }
 
-func (h *HookedStore) Ping(ctx context.Context, n string, batch []store.Sighting) ([]lastseen.State, error) {
+func (h *HookedStore) Ping(ctx context.Context, n string, batch []store.PresenceEvent) ([]lastseen.State, error) {
 	return throughHooks(ctx, h, "Ping", func() ([]lastseen.State, error) { return h.Store.Ping(ctx, n, batch) })
 }
 
-func (h *HookedStore) Leave(ctx context.Context, n string, batch []store.Sighting) ([]lastseen.State, error) {
+func (h *HookedStore) Leave(ctx context.Context, n string, batch []store.PresenceEvent) ([]lastseen.State, error) {
 	return throughHooks(ctx, h, "Leave", func() ([]lastseen.State, error) { return h.Store.Leave(ctx, n, batch) })
 }
 
@@ -125,7 +125,7 @@ func (h *HookedStore) Forget(ctx context.Context, n, user string) error {
 }
 
 func (h *HookedStore) RecordDevices(
-	ctx context.Context, n string, window time.Duration, batch []store.DeviceSighting,
+	ctx context.Context, n string, window time.Duration, batch []store.DeviceEvent,
 ) ([]lastseen.State, error) {
 	return throughHooks(ctx, h, "RecordDevices", func() ([]lastseen.State, error) {
 		return h.Store.RecordDevices(ctx, n, window, batch)

@@ -66,11 +66,11 @@ func (w *fixture) ping(users ...string) { w.record(w.store.Ping, users) }
 func (w *fixture) leave(users ...string) { w.record(w.store.Leave, users) }
 
 func (w *fixture) record(
-	record func(context.Context, string, []store.Sighting) ([]lastseen.State, error), users []string,
+	record func(context.Context, string, []store.PresenceEvent) ([]lastseen.State, error), users []string,
 ) {
 	w.t.Helper()
 	for _, user := range users {
-		_, err := record(w.t.Context(), "chat", []store.Sighting{{User: user, At: lastseen.InstantOf(time.Now())}})
+		_, err := record(w.t.Context(), "chat", []store.PresenceEvent{{User: user, At: lastseen.InstantOf(time.Now())}})
 		require.NoError(w.t, err)
 	}
 }

@@ -141,7 +141,7 @@ func TestSizeOfRecords(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	ctx, client, s := stores.Start(t)
 	const n = 10_000
-	var batch []store.DeviceSighting
+	var batch []store.DeviceEvent
 	for i := range n {
 		batch = append(batch, stores.OnDevice(fmt.Sprintf("u%07d", i), "01234567-89ab-cdef-0123-456789abcdef~abcdefgh", kit.Base))
 	}
@@ -182,7 +182,7 @@ func TestLostDevices(t *testing.T) {
 		require.True(t, kit.Leave(t, b, "alice", now+3).Left)
 		stores.Eventually(t, func() bool {
 			now = max(now+1, kit.Now(t, a))
-			states, err := a.RecordDevices(ctx, "chat", 20*time.Millisecond, []store.DeviceSighting{
+			states, err := a.RecordDevices(ctx, "chat", 20*time.Millisecond, []store.DeviceEvent{
 				stores.OnDevice("alice", "new", now), stores.ByeOnDevice("new", now+1),
 			})
 			require.NoError(t, err)

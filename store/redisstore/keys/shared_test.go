@@ -213,7 +213,7 @@ func TestSharedLeave(t *testing.T) {
 }
 
 // TestSharedSetWithInvalidMembers: what can be no user is neither listed nor, where that is cheap, counted; the
-// first sighting is logged, and nothing is changed.
+// first one is logged, and nothing is changed.
 func TestSharedSetWithInvalidMembers(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	layouts := map[string]redisstore.Layout{"chat": {Key: "online", Unit: redisstore.Seconds}}

@@ -130,7 +130,7 @@ func (f *faultLoad) lookup() error {
 }
 
 func (f *faultLoad) ping(user string, at lastseen.Instant) error {
-	states, err := f.s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
+	states, err := f.s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: user, At: at}})
 	if err != nil {
 		return err
 	}

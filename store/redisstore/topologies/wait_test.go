@@ -103,7 +103,7 @@ func TestWaitInACluster(t *testing.T) {
 	refused := map[string]func() error{}
 	for _, user := range users {
 		call := func() error {
-			_, err := s.Ping(context.Background(), "n0", []store.Sighting{{User: user, At: kit.Base + 1}})
+			_, err := s.Ping(context.Background(), "n0", []store.PresenceEvent{{User: user, At: kit.Base + 1}})
 			return err
 		}
 		if of(user) == owner.Addr {

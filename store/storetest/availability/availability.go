@@ -168,7 +168,7 @@ func requireInvisible(
 }
 
 // IdleAt is a device that a user has not used for 10 ms.
-func IdleAt(user, id string, at lastseen.Instant) store.DeviceSighting {
+func IdleAt(user, id string, at lastseen.Instant) store.DeviceEvent {
 	d := devices.On(user, id, at)
 	d.Idle = at - 10
 	return d
@@ -197,7 +197,7 @@ func testDescribe(t *testing.T, s store.Store) {
 
 // testIdle: a user is idle who uses none of the devices that are live, since they stopped using the last one.
 func testIdle(t *testing.T, s store.Store) {
-	idle := func(id string, at, since lastseen.Instant) store.DeviceSighting {
+	idle := func(id string, at, since lastseen.Instant) store.DeviceEvent {
 		d := devices.On("alice", id, kit.Base+at)
 		if since != 0 {
 			d.Idle = kit.Base + since
@@ -205,8 +205,8 @@ func testIdle(t *testing.T, s store.Store) {
 		return d
 	}
 	for i, step := range []struct {
-		sighting store.DeviceSighting
-		want     lastseen.Instant
+		event store.DeviceEvent
+		want  lastseen.Instant
 	}{
 		{idle("a", 100, 0), 0},
 		{idle("a", 200, 150), 150},
@@ -225,12 +225,12 @@ func testIdle(t *testing.T, s store.Store) {
 		{devices.Bye("alice", "b", kit.Base+371), 10},
 		{devices.Bye("alice", "c", kit.Base+372), 0}, // no device is live
 	} {
-		devices.RecordOne(t, s, step.sighting)
+		devices.RecordOne(t, s, step.event)
 		want := map[string]store.Details{}
 		if step.want != 0 {
 			want["alice"] = store.Details{IdleSince: kit.Base + step.want}
 		}
-		require.Equal(t, want, Details(t, s, "alice", "bob"), "%d: %+v", i, step.sighting)
+		require.Equal(t, want, Details(t, s, "alice", "bob"), "%d: %+v", i, step.event)
 	}
 }
 
@@ -247,7 +247,7 @@ func testSaidConcurrent(t *testing.T, s store.Store) {
 				if _, err := s.SetAvailability(context.Background(), kit.Namespace, user, what, start); err != nil {
 					t.Error(err)
 				}
-				batch := kit.Sightings(start+lastseen.Instant(i), user)
+				batch := kit.Events(start+lastseen.Instant(i), user)
 				if _, err := s.Ping(context.Background(), kit.Namespace, batch); err != nil {
 					t.Error(err)
 				}
@@ -268,7 +268,7 @@ func testSaidConcurrent(t *testing.T, s store.Store) {
 			user := fmt.Sprint("user", w%users)
 			for range 20 {
 				if states, err := s.Ping(context.Background(), kit.Namespace,
-					kit.Sightings(lastseen.MaxInstant, user)); err != nil ||
+					kit.Events(lastseen.MaxInstant, user)); err != nil ||
 					states[0] != want[w%users] {
 					t.Errorf("%v, %v", states, err)
 				}

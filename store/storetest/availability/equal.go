@@ -53,7 +53,7 @@ func (p pair) goesOn(from, to lastseen.Instant) {
 		p.requireEqual("ping at %s", at)
 		require.Equal(p.t, state, kit.Write(p.s.Leave).In(p.t, HiddenNS, at, user)[0])
 		p.requireEqual("leave at %s", at)
-		for _, d := range []store.DeviceSighting{
+		for _, d := range []store.DeviceEvent{
 			devices.On(user, "a", at), IdleAt(user, "b", at), devices.Bye(user, "a",
 				at), devices.WithMeta(devices.On(user, "c", at), `{"x":1}`),
 		} {

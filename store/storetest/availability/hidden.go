@@ -36,7 +36,7 @@ func testInvisibleInBatch(t *testing.T, s store.Store) {
 	kit.Ping(t, s, "known", start-kit.Minute)
 	SayAt(t, s, "hidden", Invisible, start)
 	SayAt(t, s, "other", Until(start+60*kit.Minute, Invisible), start)
-	batch := []store.Sighting{
+	batch := []store.PresenceEvent{
 		{User: "hidden", At: start},
 		{User: "known", At: start},
 		{User: "new", At: start + 1},

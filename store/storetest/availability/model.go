@@ -171,7 +171,7 @@ func (m *model) device(t *rapid.T) {
 	m.asserts(t, d)
 }
 
-func (m *model) asserts(t *rapid.T, d store.DeviceSighting) {
+func (m *model) asserts(t *rapid.T, d store.DeviceEvent) {
 	p := m.get(d.User)
 	if !m.hides(t, d.User, d.At) {
 		record := d.Record()

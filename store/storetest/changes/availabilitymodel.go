@@ -135,7 +135,7 @@ func (m *changesModel) idles(t *rapid.T) {
 	user, clock := drawTabs.Draw(t, "user"), kit.Now(t, m)
 	c := devices.Claim{ID: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "device"), At: m.drawAt(t)}
 	c.Gone = rapid.IntRange(0, 3).Draw(t, "gone") == 0
-	d := c.Sighting(user)
+	d := c.Event(user)
 	if rapid.Bool().Draw(t, "idle") {
 		d.Idle = c.At - rapid.SampledFrom([]lastseen.Instant{0, 1000}).Draw(t, "idle for")
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-func (f *feed) device(batch ...store.DeviceSighting) {
+func (f *feed) device(batch ...store.DeviceEvent) {
 	devices.RecordIn(f.t, f.s, f.namespace, batch...)
 }
 
@@ -40,7 +40,7 @@ func testChangesOfDeviceBatch(t *testing.T, s store.Store) {
 	require.Equal(t, isHere(at+3, lastseen.Green), f.published("alice"))
 
 	const users = 1500
-	batch := make([]store.DeviceSighting, 0, 2*users)
+	batch := make([]store.DeviceEvent, 0, 2*users)
 	for i := range users {
 		user := fmt.Sprint("user", i)
 		batch = append(batch, devices.On(user, "a", at), devices.Bye(user, "b", at+1))
@@ -61,7 +61,7 @@ func (m *changesModel) device(t *rapid.T) {
 	}
 	names := rapid.SliceOfNDistinct(kit.DrawUser, 1, 6, rapid.ID[string]).Draw(t, "users")
 	claims := make([]devices.Claim, len(names))
-	batch := make([]store.DeviceSighting, len(names))
+	batch := make([]store.DeviceEvent, len(names))
 	for i, user := range names {
 		claims[i] = devices.Claim{
 			ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "device"),
@@ -71,7 +71,7 @@ func (m *changesModel) device(t *rapid.T) {
 			claims[i].At = m.states[user].At + rapid.SampledFrom([]lastseen.Instant{-1000, -1, 0, 1}).Draw(t, "by")
 			claims[i].At = max(lastseen.MinInstant, min(claims[i].At, m.drawAt(t)))
 		}
-		batch[i] = claims[i].Sighting(user)
+		batch[i] = claims[i].Event(user)
 	}
 	clock := kit.Now(t, m)
 	for i, state := range devices.Record(t, m, batch...) {

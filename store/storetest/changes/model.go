@@ -89,9 +89,9 @@ func (m *changesModel) drawAt(t *rapid.T) lastseen.Instant {
 
 func (m *changesModel) write(t *rapid.T, leave bool) {
 	users := rapid.SliceOfNDistinct(kit.DrawUser, 1, 6, rapid.ID[string]).Draw(t, "users")
-	batch := make([]store.Sighting, len(users))
+	batch := make([]store.PresenceEvent, len(users))
 	for i, user := range users {
-		batch[i] = store.Sighting{User: user, At: m.drawAt(t)}
+		batch[i] = store.PresenceEvent{User: user, At: m.drawAt(t)}
 	}
 	m.send(t, batch, leave)
 }
@@ -102,10 +102,10 @@ func (m *changesModel) bulk(t *rapid.T) {
 	for i := range names {
 		names[i] = fmt.Sprint("u", i)
 	}
-	m.send(t, kit.Sightings(m.drawAt(t), names...), rapid.Bool().Draw(t, "leave"))
+	m.send(t, kit.Events(m.drawAt(t), names...), rapid.Bool().Draw(t, "leave"))
 }
 
-func (m *changesModel) send(t *rapid.T, batch []store.Sighting, leave bool) {
+func (m *changesModel) send(t *rapid.T, batch []store.PresenceEvent, leave bool) {
 	w := kit.Write(m.Ping)
 	if leave {
 		w = m.Leave

@@ -184,11 +184,11 @@ func testSnapshot(t *testing.T, s store.Store) {
 func testSnapshotLarge(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	names := make([]string, store.MaxWatched)
-	var batch []store.Sighting
+	var batch []store.PresenceEvent
 	for i := range names {
 		names[i] = fmt.Sprint("user", i)
 		if i%3 > 0 {
-			batch = append(batch, store.Sighting{User: names[i], At: f.start - lastseen.Instant(i)})
+			batch = append(batch, store.PresenceEvent{User: names[i], At: f.start - lastseen.Instant(i)})
 		}
 	}
 	sendAll(t, s, batch)

@@ -77,7 +77,7 @@ func randomWrite(f *feed, random *rand.Rand) (err error) {
 	user := fmt.Sprint("u", random.IntN(raceUsers))
 	at := []lastseen.Instant{f.start, f.decaysYellow(0), f.decaysGrey(0)}[random.IntN(3)]
 	at += lastseen.Instant(random.IntN(maxPlayed))
-	batch := []store.Sighting{{User: user, At: at}}
+	batch := []store.PresenceEvent{{User: user, At: at}}
 	switch random.IntN(12) {
 	case 0:
 		err = f.s.Forget(context.Background(), kit.Namespace, user)
@@ -97,14 +97,14 @@ func randomWrite(f *feed, random *rand.Rand) (err error) {
 func randomTalk(f *feed, random *rand.Rand) (err error) {
 	ctx, user := context.Background(), fmt.Sprint("u", random.IntN(raceUsers))
 	at := f.decaysYellow(lastseen.Instant(random.IntN(maxPlayed)))
-	batch := []store.Sighting{{User: user, At: at}}
+	batch := []store.PresenceEvent{{User: user, At: at}}
 	switch random.IntN(8) {
 	case 0:
 		err = f.s.Forget(ctx, kit.Namespace, user)
 	case 1:
 		_, err = f.s.Leave(ctx, kit.Namespace, batch)
 	case 2, 3:
-		both := []store.DeviceSighting{availability.IdleAt(user, "a", at), devices.On(user, "b", at-1)}
+		both := []store.DeviceEvent{availability.IdleAt(user, "a", at), devices.On(user, "b", at-1)}
 		_, err = f.s.RecordDevices(ctx, kit.Namespace, devices.WindowTime, both[random.IntN(2):])
 	case 4, 5:
 		_, err = f.s.Ping(ctx, kit.Namespace, batch)

@@ -60,10 +60,10 @@ func testSweepYellowBefore(t *testing.T, s store.Store) {
 func testSweepMany(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	n := tooManyFor(f)
-	batch := make([]store.Sighting, n)
+	batch := make([]store.PresenceEvent, n)
 	for i := range batch {
 		at := f.decaysYellow(1 + lastseen.Instant(i%100))
-		batch[i] = store.Sighting{User: fmt.Sprint("u", i), At: at}
+		batch[i] = store.PresenceEvent{User: fmt.Sprint("u", i), At: at}
 	}
 	sendAll(t, s, batch)
 	f.Read()
@@ -131,12 +131,12 @@ func crowdAt(t *testing.T, s store.Store, n int, at lastseen.Instant) []string {
 	for i := range names {
 		names[i] = fmt.Sprint("u", i)
 	}
-	sendAll(t, s, kit.Sightings(at, names...))
+	sendAll(t, s, kit.Events(at, names...))
 	return names
 }
 
 // sendAll pings in calls of a size that every store takes.
-func sendAll(t *testing.T, s store.Store, batch []store.Sighting) {
+func sendAll(t *testing.T, s store.Store, batch []store.PresenceEvent) {
 	for part := range slices.Chunk(batch, 5000) {
 		kit.Write(s.Ping).Send(t, kit.Namespace, part)
 	}

@@ -63,7 +63,7 @@ func testChangesOfBatch(t *testing.T, s store.Store) {
 		require.Equal(t, []store.Change{entry(user, isHere(at, lastseen.Green), hasLeft(at+1))}, entries)
 	}
 
-	kit.Write(s.Ping).Send(t, kit.Namespace, []store.Sighting{
+	kit.Write(s.Ping).Send(t, kit.Namespace, []store.PresenceEvent{
 		{User: "twice", At: f.decaysGrey(500)},
 		{User: "other", At: at},
 		{User: "twice", At: at},
@@ -137,7 +137,7 @@ func testChangesOfForgetAndPing(t *testing.T, s store.Store) {
 			}
 		})
 		wg.Go(func() {
-			if _, err := s.Ping(context.Background(), kit.Namespace, kit.Sightings(f.start, user)); err != nil {
+			if _, err := s.Ping(context.Background(), kit.Namespace, kit.Events(f.start, user)); err != nil {
 				t.Error(err)
 			}
 		})

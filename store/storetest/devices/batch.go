@@ -18,7 +18,7 @@ import (
 
 // testDeviceBatch: a user named several times has the final state several times.
 func testDeviceBatch(t *testing.T, s store.Store) {
-	batch := []store.DeviceSighting{
+	batch := []store.DeviceEvent{
 		On("alice", "a", kit.Base+5),
 		On("bob", "a", kit.Base+1),
 		Bye("alice", "a", kit.Base+9),
@@ -47,7 +47,7 @@ func testDeviceBatch(t *testing.T, s store.Store) {
 // testDeviceLargeBatch records as many devices as one call may, and says goodbye for half of them.
 func testDeviceLargeBatch(t *testing.T, s store.Store) {
 	const users = store.MaxDeviceBatch / 2
-	batch := make([]store.DeviceSighting, store.MaxDeviceBatch)
+	batch := make([]store.DeviceEvent, store.MaxDeviceBatch)
 	for i := range batch {
 		batch[i] = On(fmt.Sprint("u", i%users), fmt.Sprint("device", i/users), kit.Base+lastseen.Instant(i))
 	}
@@ -68,7 +68,7 @@ func testDeviceLargeBatch(t *testing.T, s store.Store) {
 
 // testDeviceBatchOfOneUser: a batch may be about one user alone.
 func testDeviceBatchOfOneUser(t *testing.T, s store.Store) {
-	batch := make([]store.DeviceSighting, store.MaxDeviceBatch)
+	batch := make([]store.DeviceEvent, store.MaxDeviceBatch)
 	for i := range batch {
 		batch[i] = On("alice", fmt.Sprint("device", i), kit.Base+lastseen.Instant(i))
 	}
@@ -179,12 +179,12 @@ func testDevicesConcurrent(t *testing.T, s store.Store) {
 
 // Try makes a claim, and checks that the user's time is not before it.
 func (c Claim) Try(s store.Store, user string) error {
-	ctx, plain := context.Background(), []store.Sighting{{User: user, At: c.At}}
+	ctx, plain := context.Background(), []store.PresenceEvent{{User: user, At: c.At}}
 	var states []lastseen.State
 	var err error
 	switch {
 	case c.ID != "":
-		states, err = s.RecordDevices(ctx, kit.Namespace, WindowTime, []store.DeviceSighting{c.Sighting(user)})
+		states, err = s.RecordDevices(ctx, kit.Namespace, WindowTime, []store.DeviceEvent{c.Event(user)})
 	case c.Gone:
 		states, err = s.Leave(ctx, kit.Namespace, plain)
 	default:

@@ -49,25 +49,25 @@ const (
 )
 
 // On returns a ping of a device.
-func On(user, id string, at lastseen.Instant) store.DeviceSighting {
-	return store.DeviceSighting{User: user, ID: id, Kind: lastseen.Other, At: at}
+func On(user, id string, at lastseen.Instant) store.DeviceEvent {
+	return store.DeviceEvent{User: user, ID: id, Kind: lastseen.Other, At: at}
 }
 
 // Bye returns a goodbye of a device.
-func Bye(user, id string, at lastseen.Instant) store.DeviceSighting {
+func Bye(user, id string, at lastseen.Instant) store.DeviceEvent {
 	s := On(user, id, at)
 	s.Gone = true
 	return s
 }
 
 // Record records what devices in the namespace ns asserted.
-func Record(t require.TestingT, s store.Store, batch ...store.DeviceSighting) []lastseen.State {
+func Record(t require.TestingT, s store.Store, batch ...store.DeviceEvent) []lastseen.State {
 	return RecordIn(t, s, kit.Namespace, batch...)
 }
 
 // RecordIn is record in a namespace.
 func RecordIn(
-	t require.TestingT, s store.Store, namespace string, batch ...store.DeviceSighting,
+	t require.TestingT, s store.Store, namespace string, batch ...store.DeviceEvent,
 ) []lastseen.State {
 	states, err := s.RecordDevices(context.Background(), namespace, WindowTime, batch)
 	require.NoError(t, err)
@@ -76,8 +76,8 @@ func RecordIn(
 }
 
 // RecordOne records what one device asserted and returns the user's state.
-func RecordOne(t require.TestingT, s store.Store, sighting store.DeviceSighting) lastseen.State {
-	return Record(t, s, sighting)[0]
+func RecordOne(t require.TestingT, s store.Store, event store.DeviceEvent) lastseen.State {
+	return Record(t, s, event)[0]
 }
 
 // Of returns the devices of a user in the namespace ns.
@@ -132,7 +132,7 @@ func RequireNone(t require.TestingT, s store.Store, user string) {
 
 // Methods returns the methods of a store that concern devices.
 func Methods(s store.Store, ns string) map[string]kit.Method {
-	batch := []store.DeviceSighting{On("alice", "tab", kit.Base)}
+	batch := []store.DeviceEvent{On("alice", "tab", kit.Base)}
 	return map[string]kit.Method{
 		"RecordDevices": func(ctx context.Context) error {
 			return kit.ErrorOf(s.RecordDevices(ctx, ns, WindowTime, batch))

@@ -17,7 +17,7 @@ import (
 func testDevicesTrim(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	old, fresh := start-60*kit.Minute, start-10*kit.Minute
-	var batch []store.DeviceSighting
+	var batch []store.DeviceEvent
 	names := func(prefix string) (users []string) {
 		for i := range 50 {
 			users = append(users, fmt.Sprint(prefix, i))
@@ -100,7 +100,7 @@ func testDevicesRemoveEmpty(t *testing.T, s store.Store) {
 func Survive(t *testing.T, b kit.Breakable) {
 	t.Helper()
 	Record(t, b, WithMeta(On("alice", "a", kit.Base), `{"name":"é"}`), Bye("alice", "b", kit.Base+1))
-	Record(t, b, store.DeviceSighting{
+	Record(t, b, store.DeviceEvent{
 		User: "bob", ID: "x", Kind: lastseen.Mobile, At: kit.Base, Idle: kit.Base - 1, Meta: `{"app":1}`,
 	})
 	Record(t, b, On("carol", "a", kit.Base), On("left", "a", kit.Base), On("gone", "a", kit.Base),
@@ -136,12 +136,12 @@ func NamespaceLimit(t *testing.T, s store.Store) {
 	ctx := context.Background()
 	writes := func(namespace string, want error) {
 		t.Helper()
-		devices := func(batch ...store.DeviceSighting) error {
+		devices := func(batch ...store.DeviceEvent) error {
 			return kit.ErrorOf(s.RecordDevices(ctx, namespace, WindowTime, batch))
 		}
 		for i, err := range []error{
-			kit.ErrorOf(s.Ping(ctx, namespace, kit.Sightings(kit.Base, "alice"))),
-			kit.ErrorOf(s.Leave(ctx, namespace, kit.Sightings(kit.Base, "alice"))),
+			kit.ErrorOf(s.Ping(ctx, namespace, kit.Events(kit.Base, "alice"))),
+			kit.ErrorOf(s.Leave(ctx, namespace, kit.Events(kit.Base, "alice"))),
 			devices(On("alice", "a", kit.Base)), devices(Bye("alice", "a", kit.Base)),
 			devices(WithMeta(On("alice", "a", kit.Base), "{}"), On("bob", "a", kit.Base)),
 		} {

@@ -67,8 +67,8 @@ func (m *deviceModel) time(t *rapid.T) lastseen.Instant {
 
 func (m *deviceModel) devices(t *rapid.T) {
 	most := rapid.SampledFrom([]int{1, 1, 2, 50}).Draw(t, "most")
-	m.write(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) store.DeviceSighting {
-		item := store.DeviceSighting{
+	m.write(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) store.DeviceEvent {
+		item := store.DeviceEvent{
 			User: anyUser.Draw(t, "user"), ID: m.id.Draw(t, "id"), At: m.time(t), Kind: lastseen.Web,
 			Gone: rapid.IntRange(0, 3).Draw(t, "gone") == 0,
 			Meta: rapid.SampledFrom([]string{"", "", "", `{"a":1}`, `{"b":"\n"}`}).Draw(t, "meta"),
@@ -93,7 +93,7 @@ func (m *deviceModel) again(t *rapid.T) {
 	at := rapid.SampledFrom(times).Draw(t, "of") + lastseen.Instant(rapid.IntRange(-1, 2).Draw(t, "off"))
 	m.now = max(m.now, at)
 	kind := rapid.SampledFrom([]lastseen.DeviceKind{r.Kind, ""}).Draw(t, "kind")
-	m.writeIn(u.Window, store.DeviceSighting{User: user, ID: r.ID, Kind: kind, Idle: r.IdleSince, At: at})
+	m.writeIn(u.Window, store.DeviceEvent{User: user, ID: r.ID, Kind: kind, Idle: r.IdleSince, At: at})
 }
 
 // back pings a device, known or not, later than anything before.
@@ -101,14 +101,14 @@ func (m *deviceModel) back(t *rapid.T) {
 	user := anyUser.Draw(t, "user")
 	m.now += lastseen.Instant(rapid.IntRange(1, 30).Draw(t, "pass"))
 	window := max(m.user(user).Window, 40*time.Millisecond)
-	m.writeIn(window, store.DeviceSighting{User: user, ID: m.id.Draw(t, "id"), Kind: lastseen.Web, At: m.now})
+	m.writeIn(window, store.DeviceEvent{User: user, ID: m.id.Draw(t, "id"), Kind: lastseen.Web, At: m.now})
 }
 
-func (m *deviceModel) write(batch ...store.DeviceSighting) {
+func (m *deviceModel) write(batch ...store.DeviceEvent) {
 	m.writeIn(anyWindow.Draw(m.T, "window"), batch...)
 }
 
-func (m *deviceModel) writeIn(window time.Duration, batch ...store.DeviceSighting) {
+func (m *deviceModel) writeIn(window time.Duration, batch ...store.DeviceEvent) {
 	states, err := m.s.RecordDevices(context.Background(), kit.Namespace, window, batch)
 	require.NoError(m, err)
 	for _, item := range batch {
@@ -143,7 +143,7 @@ func (m *deviceModel) forgetMetas(user string) {
 
 func (m *deviceModel) leave(t *rapid.T) {
 	at, user := m.time(t), anyUser.Draw(t, "user")
-	states, err := m.s.Leave(context.Background(), kit.Namespace, kit.Sightings(at, user, user))
+	states, err := m.s.Leave(context.Background(), kit.Namespace, kit.Events(at, user, user))
 	require.NoError(t, err)
 	u := m.user(user)
 	u.State, u.Devices = u.Leave(u.State, at)
@@ -153,7 +153,7 @@ func (m *deviceModel) leave(t *rapid.T) {
 
 func (m *deviceModel) ping(t *rapid.T) {
 	at, user := m.time(t), anyUser.Draw(t, "user")
-	states, err := m.s.Ping(context.Background(), kit.Namespace, kit.Sightings(at, user))
+	states, err := m.s.Ping(context.Background(), kit.Namespace, kit.Events(at, user))
 	require.NoError(t, err)
 	u := m.user(user)
 	u.State = u.State.AfterPing(at)

@@ -18,10 +18,10 @@ func testDeviceMostRecords(t *testing.T, s store.Store) {
 	const all = lastseen.MaxDevices + 8
 	name := func(i int) string { return fmt.Sprintf("device-%02d", i) }
 	for i := range all {
-		sighting := On("alice", name(i), kit.Base+lastseen.Instant(i))
-		sighting.Meta = fmt.Sprintf(`{"n":%d}`, i)
-		sighting.Gone = i >= 4
-		require.Equal(t, kit.Here(sighting.At), RecordOne(t, s, sighting), "the first four are still open")
+		event := On("alice", name(i), kit.Base+lastseen.Instant(i))
+		event.Meta = fmt.Sprintf(`{"n":%d}`, i)
+		event.Gone = i >= 4
+		require.Equal(t, kit.Here(event.At), RecordOne(t, s, event), "the first four are still open")
 	}
 	d := Of(t, s, "alice")
 	var want []string
@@ -75,7 +75,7 @@ func testDeviceIDs(t *testing.T, s store.Store) {
 	all := oddDeviceIDs()
 	for n, page := range slices.Collect(slices.Chunk(all, lastseen.MaxDevices)) {
 		user := fmt.Sprint("user", n)
-		var batch []store.DeviceSighting
+		var batch []store.DeviceEvent
 		for i, id := range page {
 			batch = append(batch, On(user, id, kit.Base+lastseen.Instant(i)))
 		}
@@ -92,7 +92,7 @@ func testDeviceIDs(t *testing.T, s store.Store) {
 // testDevicesOfUserIDs: any user can have devices, and users with similar IDs have others.
 func testDevicesOfUserIDs(t *testing.T, s store.Store) {
 	users := kit.OddIDs()
-	var batch []store.DeviceSighting
+	var batch []store.DeviceEvent
 	for i, user := range users {
 		batch = append(batch, On(user, fmt.Sprint("device", i), kit.Base))
 	}
@@ -122,8 +122,8 @@ func testDeviceTimes(t *testing.T, s store.Store) {
 	}
 }
 
-// WithMeta returns a sighting with what the client sent about the device.
-func WithMeta(d store.DeviceSighting, meta string) store.DeviceSighting {
+// WithMeta returns an event with what the client sent about the device.
+func WithMeta(d store.DeviceEvent, meta string) store.DeviceEvent {
 	d.Meta = meta
 	return d
 }
@@ -149,7 +149,7 @@ func requireMeta(t require.TestingT, s store.Store, user, id, want string) {
 func testDeviceMetaLargest(t *testing.T, s store.Store) {
 	all := oddDeviceIDs()[:lastseen.MaxDevices]
 	want := map[string]string{}
-	var batch []store.DeviceSighting
+	var batch []store.DeviceEvent
 	for i, id := range all {
 		text := []string{"x", "🙂", `\"`, "\u2028", `\u0000`}[i%5]
 		room := lastseen.MaxMetaLen - len(`{"":""}`)

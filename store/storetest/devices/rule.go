@@ -41,11 +41,11 @@ type Claim struct {
 	Gone bool
 }
 
-// Sighting returns the claim as one of a user's device.
-func (c Claim) Sighting(user string) store.DeviceSighting {
-	sighting := On(user, c.ID, c.At)
-	sighting.Gone = c.Gone
-	return sighting
+// Event returns the claim as one of a user's device.
+func (c Claim) Event(user string) store.DeviceEvent {
+	event := On(user, c.ID, c.At)
+	event.Gone = c.Gone
+	return event
 }
 
 // State returns the state by the rule: it knows all claims, and nothing of their order.

@@ -50,29 +50,29 @@ func Here(at lastseen.Instant) lastseen.State { return lastseen.State{At: at} }
 func Left(at lastseen.Instant) lastseen.State { return lastseen.State{At: at, Left: true} }
 
 // Write is the Ping or the Leave of a store.
-type Write func(context.Context, string, []store.Sighting) ([]lastseen.State, error)
+type Write func(context.Context, string, []store.PresenceEvent) ([]lastseen.State, error)
 
 // Writes returns both.
 func Writes(s store.Store) []Write { return []Write{s.Ping, s.Leave} }
 
 // In makes a write about users at one time and returns their states.
 func (w Write) In(t require.TestingT, namespace string, at lastseen.Instant, users ...string) []lastseen.State {
-	return w.Send(t, namespace, Sightings(at, users...))
+	return w.Send(t, namespace, Events(at, users...))
 }
 
 // Send makes the write and returns the states.
-func (w Write) Send(t require.TestingT, namespace string, batch []store.Sighting) []lastseen.State {
+func (w Write) Send(t require.TestingT, namespace string, batch []store.PresenceEvent) []lastseen.State {
 	states, err := w(context.Background(), namespace, batch)
 	require.NoError(t, err)
 	require.Len(t, states, len(batch))
 	return states
 }
 
-// Sightings returns one for each user, all at one time.
-func Sightings(at lastseen.Instant, users ...string) []store.Sighting {
-	batch := make([]store.Sighting, len(users))
+// Events returns an event of each user, all at one time.
+func Events(at lastseen.Instant, users ...string) []store.PresenceEvent {
+	batch := make([]store.PresenceEvent, len(users))
 	for i, user := range users {
-		batch[i] = store.Sighting{User: user, At: at}
+		batch[i] = store.PresenceEvent{User: user, At: at}
 	}
 	return batch
 }

@@ -17,7 +17,7 @@ func testNamespaces(t *testing.T, s store.Store) {
 	ctx := context.Background()
 	require.Empty(t, kit.Namespaces(t, s, 10))
 	for i, name := range []string{"b", "a", "B", "chat", "_x", "0", "a-b", "a.b"} {
-		kit.Write(s.Ping).Send(t, name, []store.Sighting{
+		kit.Write(s.Ping).Send(t, name, []store.PresenceEvent{
 			{User: "u", At: kit.Base + lastseen.Instant(i)},
 			{User: "v", At: kit.Base},
 		})
@@ -96,7 +96,7 @@ func testRemoveEmptyWriters(t *testing.T, s store.Store) {
 		if (w+i)%2 == 0 {
 			write, want = s.Leave, kit.Left(kit.Base)
 		}
-		got, err := write(ctx, kit.Namespace, kit.Sightings(kit.Base, fmt.Sprint(w)))
+		got, err := write(ctx, kit.Namespace, kit.Events(kit.Base, fmt.Sprint(w)))
 		found, lost := s.Lookup(ctx, kit.Namespace, []string{fmt.Sprint(w)})
 		if err == nil && lost == nil && (got[0] != want || found[0] != want) {
 			return fmt.Errorf("%v, then %v", got, found)

@@ -28,12 +28,12 @@ func Gaps(t *testing.T, open func(gap func(namespace string, gap time.Duration))
 	now, err := s.Now(ctx)
 	require.NoError(t, err)
 	at := func(seconds int) lastseen.Instant { return now - 3_600_000 + lastseen.Instant(1000*seconds) }
-	record := func(write func(context.Context, string, []store.Sighting) ([]lastseen.State, error), seconds int,
+	record := func(write func(context.Context, string, []store.PresenceEvent) ([]lastseen.State, error), seconds int,
 		users ...string,
 	) {
-		var batch []store.Sighting
+		var batch []store.PresenceEvent
 		for _, user := range users {
-			batch = append(batch, store.Sighting{User: user, At: at(seconds)})
+			batch = append(batch, store.PresenceEvent{User: user, At: at(seconds)})
 		}
 		_, err := write(ctx, "chat", batch)
 		require.NoError(t, err)

@@ -17,17 +17,17 @@ import (
 // model is a simple store: a map for each namespace, searched from end to end.
 type model map[string]map[string]lastseen.State
 
-func (m model) apply(namespace string, batch []store.Sighting, leave bool) []lastseen.State {
-	for _, sighting := range batch {
+func (m model) apply(namespace string, batch []store.PresenceEvent, leave bool) []lastseen.State {
+	for _, event := range batch {
 		if m[namespace] == nil {
 			m[namespace] = map[string]lastseen.State{}
 		}
-		state := lastseen.State{At: sighting.At, Left: leave}
-		m[namespace][sighting.User] = lastseen.Merge(m[namespace][sighting.User], state)
+		state := lastseen.State{At: event.At, Left: leave}
+		m[namespace][event.User] = lastseen.Merge(m[namespace][event.User], state)
 	}
 	states := make([]lastseen.State, len(batch))
-	for i, sighting := range batch {
-		states[i] = m[namespace][sighting.User]
+	for i, event := range batch {
+		states[i] = m[namespace][event.User]
 	}
 	return states
 }
@@ -90,8 +90,8 @@ var (
 	drawHour = rapid.Custom(func(t *rapid.T) lastseen.Instant {
 		return kit.Base + 60*kit.Minute*lastseen.Instant(rapid.IntRange(0, 2).Draw(t, "h"))
 	})
-	drawSighting = rapid.Custom(func(t *rapid.T) store.Sighting {
-		return store.Sighting{User: kit.DrawUser.Draw(t, "user"), At: drawInstant.Draw(t, "at")}
+	drawEvent = rapid.Custom(func(t *rapid.T) store.PresenceEvent {
+		return store.PresenceEvent{User: kit.DrawUser.Draw(t, "user"), At: drawInstant.Draw(t, "at")}
 	})
 	drawRange = rapid.Custom(func(t *rapid.T) lastseen.Range {
 		from, to := drawInstant.Draw(t, "from"), drawInstant.Draw(t, "to")
@@ -110,7 +110,7 @@ func testModel(t *testing.T, open kit.Open) {
 		s, m, ctx := open(t), model{}, context.Background()
 		write := func(leave bool) func(*rapid.T) {
 			return func(t *rapid.T) {
-				namespace, batch := drawNamespace.Draw(t, "ns"), rapid.SliceOfN(drawSighting, 1, 8).Draw(t, "batch")
+				namespace, batch := drawNamespace.Draw(t, "ns"), rapid.SliceOfN(drawEvent, 1, 8).Draw(t, "batch")
 				send := s.Ping
 				if leave {
 					send = s.Leave

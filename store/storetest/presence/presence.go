@@ -44,11 +44,11 @@ func Run(t *testing.T, open kit.Open) {
 
 // Methods returns the methods of a store that concern presence.
 func Methods(s store.Store, ns string) map[string]kit.Method {
-	sighting, everyone := []store.Sighting{{User: "alice", At: kit.Base}}, kit.Everyone()
+	event, everyone := []store.PresenceEvent{{User: "alice", At: kit.Base}}, kit.Everyone()
 	page := store.ListQuery{Ranges: everyone, Limit: 5}
 	return map[string]kit.Method{
-		"Ping":   func(ctx context.Context) error { return kit.ErrorOf(s.Ping(ctx, ns, sighting)) },
-		"Leave":  func(ctx context.Context) error { return kit.ErrorOf(s.Leave(ctx, ns, sighting)) },
+		"Ping":   func(ctx context.Context) error { return kit.ErrorOf(s.Ping(ctx, ns, event)) },
+		"Leave":  func(ctx context.Context) error { return kit.ErrorOf(s.Leave(ctx, ns, event)) },
 		"Lookup": func(ctx context.Context) error { return kit.ErrorOf(s.Lookup(ctx, ns, []string{"alice"})) },
 		"Count":  func(ctx context.Context) error { return kit.ErrorOf(s.Count(ctx, ns, everyone)) },
 		"Newest": func(ctx context.Context) error { return kit.ErrorOf(s.Newest(ctx, ns)) },

@@ -146,7 +146,7 @@ func testAhead(t *testing.T, s store.Store) {
 // testAheadInBatch: a time too far ahead changes nothing for the others in its batch.
 func testAheadInBatch(t *testing.T, s store.Store) {
 	before := kit.Now(t, s)
-	batch := []store.Sighting{
+	batch := []store.PresenceEvent{
 		{User: "old", At: kit.Base},
 		{User: "far", At: lastseen.MaxInstant},
 		{User: "new", At: before},

@@ -16,11 +16,11 @@ import (
 
 func testUserIDs(t *testing.T, s store.Store) {
 	ids := kit.OddIDs()
-	batch := make([]store.Sighting, len(ids))
+	batch := make([]store.PresenceEvent, len(ids))
 	want := map[string]lastseen.State{}
 	for i, id := range ids {
 		require.NoError(t, lastseen.CheckUser(id))
-		batch[i] = store.Sighting{User: id, At: kit.Base + lastseen.Instant(i%3)}
+		batch[i] = store.PresenceEvent{User: id, At: kit.Base + lastseen.Instant(i%3)}
 		want[id] = lastseen.Merge(want[id], kit.Here(batch[i].At))
 	}
 	kit.Write(s.Ping).Send(t, kit.Namespace, batch)
@@ -61,7 +61,7 @@ func testLargeBatch(t *testing.T, s store.Store) {
 	for i, state := range states {
 		require.Equal(t, kit.Here(kit.Base), state, names[i])
 	}
-	batch := kit.Sightings(kit.Base, names...)
+	batch := kit.Events(kit.Base, names...)
 	for i := range batch {
 		batch[i].At += lastseen.Instant(i)
 	}
@@ -85,7 +85,7 @@ func testConcurrentWriters(t *testing.T, s store.Store) {
 				if state.Left {
 					write = s.Leave
 				}
-				got, err := write(context.Background(), kit.Namespace, []store.Sighting{{User: user, At: at}})
+				got, err := write(context.Background(), kit.Namespace, []store.PresenceEvent{{User: user, At: at}})
 				if err != nil || got[0].Compare(state) < 0 {
 					t.Errorf("%v of %s: %v, %v", state, user, got, err)
 					return

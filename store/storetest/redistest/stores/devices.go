@@ -18,19 +18,19 @@ import (
 const Window = 10 * time.Minute
 
 // OnDevice returns a ping of a device.
-func OnDevice(user, id string, at lastseen.Instant) store.DeviceSighting {
-	return store.DeviceSighting{User: user, ID: id, Kind: lastseen.Web, At: at}
+func OnDevice(user, id string, at lastseen.Instant) store.DeviceEvent {
+	return store.DeviceEvent{User: user, ID: id, Kind: lastseen.Web, At: at}
 }
 
 // ByeOnDevice returns a leave of a device of alice.
-func ByeOnDevice(id string, at lastseen.Instant) store.DeviceSighting {
+func ByeOnDevice(id string, at lastseen.Instant) store.DeviceEvent {
 	bye := OnDevice("alice", id, at)
 	bye.Gone = true
 	return bye
 }
 
 // Record records devices in the namespace chat, and returns the state of the last one's user.
-func Record(t require.TestingT, s store.Store, batch ...store.DeviceSighting) lastseen.State {
+func Record(t require.TestingT, s store.Store, batch ...store.DeviceEvent) lastseen.State {
 	states, err := s.RecordDevices(context.Background(), kit.Namespace, Window, batch)
 	require.NoError(t, err)
 	require.Len(t, states, len(batch))

@@ -20,7 +20,7 @@ import (
 
 // Ping pings users at the base.
 func Ping(s store.Store, namespace string, users ...string) error {
-	_, err := s.Ping(context.Background(), namespace, kit.Sightings(kit.Base, users...))
+	_, err := s.Ping(context.Background(), namespace, kit.Events(kit.Base, users...))
 	return err
 }
 
