@@ -75,11 +75,11 @@ type HiddenTime struct {
 	Ended bool    // the user said something else at End, before the end that was said first
 }
 
-// Hides reports whether an assertion is hidden that is about a time and arrives now. It is hidden also if it arrives
+// Hides reports whether an event is hidden that is about a time and arrives now. It is hidden also if it arrives
 // after the end; and if it arrives before an end that lies ahead although its time is later, so that a client whose
 // clock is ahead is not seen too early.
 //
-// A time that the user ended hides what is about it alone: no assertion arrives before an end that has been. If its end
+// A time that the user ended hides what is about it alone: no event arrives before an end that has been. If its end
 // is in the future by more than slack, a clock was wrong when the user ended it, and it hides nothing: a wrong clock
 // must not keep a user hidden.
 func (h HiddenTime) Hides(at, now Instant, slack time.Duration) bool {

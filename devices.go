@@ -51,7 +51,7 @@ func CheckDevice(s string) error {
 	return CheckText("the device's id", s)
 }
 
-// DeviceWindow returns for how long a device counts that has not said goodbye: 2 × green + the ping interval, rounded
+// DeviceWindow returns for how long a device counts that has not left: 2 × green + the ping interval, rounded
 // up to a millisecond.
 func DeviceWindow(t Thresholds, pingInterval time.Duration) time.Duration {
 	window := 2*t.Green + pingInterval
@@ -61,19 +61,19 @@ func DeviceWindow(t Thresholds, pingInterval time.Duration) time.Duration {
 // DeviceRecord is what is kept of one device of a user, or of one connection.
 type DeviceRecord struct {
 	ID string // of the record: that of the device, or of a connection of the device
-	// Kind is what the newest assertion that named one said; Other if none did. In an assertion it may be empty.
+	// Kind is what the newest event that named one said; Other if none did. In an event it may be empty.
 	Kind DeviceKind
-	// Since is when the record was first heard, and At the newest time that it asserted, by a ping or a goodbye. A
+	// Since is when the record was first heard, and At the newest time that it asserted, by a ping or a leave. A
 	// record that was deleted and is heard again has a later Since.
 	Since, At Instant
-	Gone      bool // it said goodbye at At, or the user has left on all devices since
+	Gone      bool // it left at At, or the user has left on all devices since
 	// IdleSince is since when the person does not use the device; 0 while they do, and once it is gone. It begins with
-	// the first assertion that says so, or before it, if the user was idle. One that says otherwise and arrives late
+	// the first event that says so, or before it, if the user was idle. One that says otherwise and arrives late
 	// does not change it.
 	IdleSince Instant
 }
 
-// compare orders assertions of one record: the greater one counts.
+// compare orders events of one record: the greater one counts.
 func (r DeviceRecord) compare(other DeviceRecord) int {
 	return cmp.Or(State{r.At, r.Gone}.Compare(State{other.At, other.Gone}), cmp.Compare(r.IdleSince, other.IdleSince))
 }
@@ -81,22 +81,22 @@ func (r DeviceRecord) compare(other DeviceRecord) int {
 // Devices is what is kept of the devices of one user. The zero value is a user without devices.
 //
 // The rule: a user's last-seen time is the newest that anything asserted, and never moves back. The user has left if
-// that newest assertion is a goodbye and no record that has not said goodbye was heard within the window before it. So
-// assertions commute, and may arrive late or twice.
+// that newest event is a leave and no record that has not left was heard within the window before it. So
+// events commute, and may arrive late or twice.
 //
-// A user has at most MaxDevices records. For one more, the oldest record that said goodbye is deleted, but not the
+// A user has at most MaxDevices records. For one more, the oldest record that left is deleted, but not the
 // newest of all, which shows that the user left; if no other record did, the oldest one. At the same time, records with
 // lower IDs are newer.
 //
 // A ping without a device is [State.AfterPing], and does not change Devices.
 type Devices struct {
-	Window  time.Duration  // of the last assertion of a device: see [DeviceWindow]; 0 if there was none
+	Window  time.Duration  // of the last event of a device: see [DeviceWindow]; 0 if there was none
 	Left    Instant        // the newest leave on all devices; 0 for none that matters
 	Records []DeviceRecord // the newest first
 }
 
-// Assert records what a device asserted about itself: a ping or, with Gone, a goodbye. It returns the resulting state
-// of a user in state s, and what is kept then. An assertion older than the window against that state makes no record. A
+// Assert records what a device asserted about itself: a ping or, with Gone, a leave. It returns the resulting state
+// of a user in state s, and what is kept then. An event older than the window against that state makes no record. A
 // device that begins idle does not show that the person was there: an idle user has been so all the time.
 func (d Devices) Assert(s State, window time.Duration, r DeviceRecord) (State, Devices) {
 	if r.IdleSince >= r.At {
@@ -133,7 +133,7 @@ func (d Devices) from(s State) Devices {
 	return d
 }
 
-// merge returns the records with another assertion.
+// merge returns the records with another event.
 func (d Devices) merge(r DeviceRecord) []DeviceRecord {
 	r.Since, r.IdleSince = min(r.Since, r.At), min(r.IdleSince, r.At)
 	if r.Gone {
@@ -193,7 +193,7 @@ func (d Devices) settle(at Instant) (State, Devices) {
 	return State{At: at, Left: bye && len(d.Live(at)) == 0}, d
 }
 
-// Live returns the records that have not said goodbye and were heard within the window before a time.
+// Live returns the records that have not left and were heard within the window before a time.
 func (d Devices) Live(at Instant) []DeviceRecord {
 	var live []DeviceRecord
 	for _, r := range d.Records {

@@ -14,16 +14,16 @@ import (
 
 const deviceWindow = 10 * time.Millisecond
 
-// assertion is anything that is asserted about one user.
-type assertion struct {
+// event is anything that is asserted about one user.
+type event struct {
 	device string // empty for a ping or leave without a device
 	at     Instant
 	gone   bool
 	idle   Instant
 }
 
-// apply returns what a store has after one more assertion.
-func (a assertion) apply(s State, d Devices) (State, Devices) {
+// apply returns what a store has after one more event.
+func (a event) apply(s State, d Devices) (State, Devices) {
 	switch {
 	case a.device != "":
 		return d.Assert(s, deviceWindow, DeviceRecord{
@@ -36,8 +36,8 @@ func (a assertion) apply(s State, d Devices) (State, Devices) {
 	}
 }
 
-// truth is the rule, computed from all assertions at once.
-func truth(all []assertion) (State, []DeviceRecord) {
+// truth is the rule, computed from all events at once.
+func truth(all []event) (State, []DeviceRecord) {
 	var last, left Instant
 	bye := false
 	for _, a := range all {
@@ -46,7 +46,7 @@ func truth(all []assertion) (State, []DeviceRecord) {
 		}
 		last = max(last, a.at)
 	}
-	newest := map[string]assertion{}
+	newest := map[string]event{}
 	for _, a := range all {
 		bye = bye || a.gone && a.at == last
 		if a.device == "" {
@@ -79,9 +79,9 @@ func truth(all []assertion) (State, []DeviceRecord) {
 	return State{At: last, Left: bye && !live}, records
 }
 
-func drawAssertion(devices int, spread Instant) *rapid.Generator[assertion] {
-	return rapid.Custom(func(t *rapid.T) assertion {
-		a := assertion{
+func drawEvent(devices int, spread Instant) *rapid.Generator[event] {
+	return rapid.Custom(func(t *rapid.T) event {
+		a := event{
 			at:   base + Instant(rapid.IntRange(0, int(spread)).Draw(t, "at")),
 			gone: rapid.Bool().Draw(t, "gone"),
 		}
@@ -104,9 +104,9 @@ func excess(records []DeviceRecord) int {
 	return len(records) - 1
 }
 
-// checkRule applies assertions one after the other. After each, all must be as if all so far were known at once, except
+// checkRule applies events one after the other. After each, all must be as if all so far were known at once, except
 // that those about a record that was deleted for another one say no more than when the user was seen.
-func checkRule(t *rapid.T, all []assertion) {
+func checkRule(t *rapid.T, all []event) {
 	var s State
 	var d Devices
 	for i, a := range all {
@@ -120,7 +120,7 @@ func checkRule(t *rapid.T, all []assertion) {
 			lost := excess(wanted)
 			for k := range all[:i+1] {
 				if all[k].device == wanted[lost].ID {
-					all[k] = assertion{at: all[k].at}
+					all[k] = event{at: all[k].at}
 				}
 			}
 			wanted = slices.Delete(wanted, lost, lost+1)
@@ -129,9 +129,9 @@ func checkRule(t *rapid.T, all []assertion) {
 		got := slices.Clone(d.Of(s).Records)
 		for i, r := range got {
 			require.LessOrEqual(t, r.Since, r.At)
-			since := func(a assertion) bool { return a.device == r.ID && a.at == r.Since }
+			since := func(a event) bool { return a.device == r.ID && a.at == r.Since }
 			require.True(t, slices.ContainsFunc(all, since))
-			// It depends on the order if a record was deleted meanwhile, and idle since on assertions that arrive late.
+			// It depends on the order if a record was deleted meanwhile, and idle since on events that arrive late.
 			got[i].Since = 0
 			if i < len(wanted) && wanted[i].IdleSince != 0 && r.IdleSince != 0 {
 				require.LessOrEqual(t, r.IdleSince, wanted[i].IdleSince)
@@ -142,36 +142,36 @@ func checkRule(t *rapid.T, all []assertion) {
 	}
 }
 
-// TestDeviceRule plays random assertions in random orders, within and beyond the window, often at the same time.
+// TestDeviceRule plays random events in random orders, within and beyond the window, often at the same time.
 func TestDeviceRule(t *testing.T) {
 	window := Instant(deviceWindow.Milliseconds())
 	rapid.Check(t, func(t *rapid.T) {
 		spread := rapid.SampledFrom([]Instant{2, window, window + 1, 3 * window}).Draw(t, "spread")
-		checkRule(t, rapid.SliceOfN(drawAssertion(3, spread), 1, 12).Draw(t, "assertions"))
+		checkRule(t, rapid.SliceOfN(drawEvent(3, spread), 1, 12).Draw(t, "events"))
 	})
 }
 
 // TestManyDevices: the rule holds for the records that are kept if there are more devices than that. A tab that stays
 // open keeps its user present, also if many others are closed after it was heard last.
 func TestManyDevices(t *testing.T) {
-	s, d := assertion{device: "tab", at: base}.apply(State{}, Devices{})
+	s, d := event{device: "tab", at: base}.apply(State{}, Devices{})
 	for i := range 2 * MaxDevices {
-		s, d = assertion{device: fmt.Sprint(i), at: base + 1, gone: true}.apply(s, d)
+		s, d = event{device: fmt.Sprint(i), at: base + 1, gone: true}.apply(s, d)
 		require.False(t, s.Left, "%d others left", i+1)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		checkRule(t, rapid.SliceOfN(drawAssertion(2*MaxDevices, 14), MaxDevices, 4*MaxDevices).Draw(t, "assertions"))
+		checkRule(t, rapid.SliceOfN(drawEvent(2*MaxDevices, 14), MaxDevices, 4*MaxDevices).Draw(t, "events"))
 	})
 }
 
 // TestWindowsDiffer: while servers have different settings, time does not move back either, and a user leaves only by a
-// goodbye at the last-seen time.
+// leave at the last-seen time.
 func TestWindowsDiffer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s State
 		var d Devices
 		last, byes := Instant(0), map[Instant]bool{}
-		for _, a := range rapid.SliceOfN(drawAssertion(3, 30), 1, 20).Draw(t, "assertions") {
+		for _, a := range rapid.SliceOfN(drawEvent(3, 30), 1, 20).Draw(t, "events") {
 			if a.device == "" {
 				s, d = a.apply(s, d)
 			} else {
@@ -188,7 +188,7 @@ func TestWindowsDiffer(t *testing.T) {
 
 // TestDevicesOfState: what a state says about devices that were recorded before.
 func TestDevicesOfState(t *testing.T) {
-	s, d := assertion{device: "a", at: base}.apply(State{}, Devices{})
+	s, d := event{device: "a", at: base}.apply(State{}, Devices{})
 	require.Equal(t, d, d.Of(s))
 	require.True(t, d.Of(State{At: base + 1, Left: true}).Records[0].Gone, "a leave by a server that knows no devices")
 	require.Len(t, d.Of(State{At: base + 10}).Records, 1)
@@ -196,7 +196,7 @@ func TestDevicesOfState(t *testing.T) {
 	require.False(t, d.Records[0].Gone)
 }
 
-// TestIdle: a device is idle since the first assertion that says so, until one says otherwise.
+// TestIdle: a device is idle since the first event that says so, until one says otherwise.
 func TestIdle(t *testing.T) {
 	var s State
 	var d Devices
@@ -214,16 +214,16 @@ func TestIdle(t *testing.T) {
 		{8, 0, 0},
 		{9, 20, 9},
 	} {
-		a := assertion{device: "a", at: base + step.at}
+		a := event{device: "a", at: base + step.at}
 		if step.idle != 0 {
 			a.idle = base + step.idle
 		}
 		s, d = a.apply(s, d)
 		require.Equal(t, step.want, max(0, d.Records[0].IdleSince-base), step)
 	}
-	s, d = assertion{device: "a", at: base + 10, gone: true, idle: base + 9}.apply(s, d)
+	s, d = event{device: "a", at: base + 10, gone: true, idle: base + 9}.apply(s, d)
 	require.Zero(t, d.Records[0].IdleSince)
-	_, d = assertion{device: "a", at: base + 11, idle: base + 11}.apply(s, d)
+	_, d = event{device: "a", at: base + 11, idle: base + 11}.apply(s, d)
 	require.Equal(t, base+11, d.Records[0].IdleSince)
 }
 
@@ -231,21 +231,21 @@ func TestIdle(t *testing.T) {
 // user who is idle has been so for as long as before, also once the other devices are gone.
 func TestIdleUserStaysIdle(t *testing.T) {
 	for name, test := range map[string]struct {
-		before []assertion
+		before []event
 		want   Instant
 	}{
-		"idle":         {[]assertion{{device: "a", at: base, idle: base - 5}, {device: "b", at: base, idle: base - 3}}, base - 3},
-		"used":         {[]assertion{{device: "a", at: base, idle: base - 5}, {device: "b", at: base}}, base + 2},
+		"idle":         {[]event{{device: "a", at: base, idle: base - 5}, {device: "b", at: base, idle: base - 3}}, base - 3},
+		"used":         {[]event{{device: "a", at: base, idle: base - 5}, {device: "b", at: base}}, base + 2},
 		"unknown":      {nil, base + 2},
-		"back":         {[]assertion{{device: "a", at: base, idle: base - 5}, {device: "new", at: base, gone: true}}, base - 5},
-		"left":         {[]assertion{{device: "a", at: base, idle: base - 5}, {at: base + 1, gone: true}}, base + 2},
-		"too long ago": {[]assertion{{device: "a", at: base - 9, idle: base - 9}}, base + 2},
-		"heard later":  {[]assertion{{device: "a", at: base + 4, idle: base + 3}}, base + 2},
+		"back":         {[]event{{device: "a", at: base, idle: base - 5}, {device: "new", at: base, gone: true}}, base - 5},
+		"left":         {[]event{{device: "a", at: base, idle: base - 5}, {at: base + 1, gone: true}}, base + 2},
+		"too long ago": {[]event{{device: "a", at: base - 9, idle: base - 9}}, base + 2},
+		"heard later":  {[]event{{device: "a", at: base + 4, idle: base + 3}}, base + 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s State
 			var d Devices
-			for _, a := range append(test.before, assertion{device: "new", at: base + 2, idle: base + 2}) {
+			for _, a := range append(test.before, event{device: "new", at: base + 2, idle: base + 2}) {
 				s, d = a.apply(s, d)
 			}
 			i := slices.IndexFunc(d.Records, func(r DeviceRecord) bool { return r.ID == "new" })
@@ -262,7 +262,7 @@ func TestLiveAndActivity(t *testing.T) {
 		return fmt.Sprint(int64(max(0, idle-base)), live)
 	}
 	require.Equal(t, "0 false", activity(base))
-	for _, a := range []assertion{
+	for _, a := range []event{
 		{device: "a", at: base + 5, idle: base + 1},
 		{device: "b", at: base + 6, idle: base + 3},
 		{device: "c", at: base + 7},
@@ -275,9 +275,9 @@ func TestLiveAndActivity(t *testing.T) {
 	require.Equal(t, "3 true", activity(s.At), "the latest of those that are idle; c is gone")
 	require.Equal(t, "3 true", activity(base+16))
 	require.Equal(t, "0 false", activity(base+17))
-	s, d = assertion{device: "d", at: base + 9}.apply(s, d)
+	s, d = event{device: "d", at: base + 9}.apply(s, d)
 	require.Equal(t, "0 true", activity(s.At), "one is used")
-	_, d = assertion{device: "d", at: base + 10, idle: base + 20}.apply(s, d)
+	_, d = event{device: "d", at: base + 10, idle: base + 20}.apply(s, d)
 	require.Equal(t, "10 true", activity(base+10), "not idle later than heard")
 }
 
@@ -310,7 +310,7 @@ func TestCheckDevice(t *testing.T) {
 	}
 }
 
-// TestDeviceWithoutKind: an assertion that names none keeps the kind.
+// TestDeviceWithoutKind: an event that names none keeps the kind.
 func TestDeviceWithoutKind(t *testing.T) {
 	var s State
 	var d Devices

@@ -38,11 +38,11 @@ var (
 //
 //   - Becoming invisible is a Leave on all devices. T is the call's time, bounded like that of a ping, or the user's
 //     time if that is later. What others see of what the user said stays as it is, as after a Leave.
-//   - From then on the user has a hidden time: see [lastseen.HiddenTime]. Every ping, leave and assertion of a device
+//   - From then on the user has a hidden time: see [lastseen.HiddenTime]. Every ping, leave and event of a device
 //     that it hides changes nothing: no state, no record of a device, no entry of a feed, and no namespace is created.
-//     The call succeeds and returns the state that others see. A hidden assertion is not kept, so it is not shown later
+//     The call succeeds and returns the state that others see. A hidden event is not kept, so it is not shown later
 //     either.
-//   - An assertion that is not hidden, but says that a device has been idle since a time that is, counts as idle since
+//   - An event that is not hidden, but says that a device has been idle since a time that is, counts as idle since
 //     its own time.
 //   - Saying something else, or nothing, ends the hidden time at the call's time; it ends at Until by itself. This
 //     changes nothing that others see, except that what is said then replaces what was said. The next ping after the

@@ -31,13 +31,13 @@ type Devices interface {
 	ReadDevices(ctx context.Context, namespace, user string) (UserDevices, error)
 }
 
-// DeviceEvent is one ping or goodbye of a device.
+// DeviceEvent is one ping or leave of a device.
 type DeviceEvent struct {
 	User string
 	ID   string              // of the record
 	Kind lastseen.DeviceKind // "" leaves what is stored as it is; a record made without one is lastseen.Other
 	At   lastseen.Instant
-	Gone bool             // a goodbye
+	Gone bool             // a leave
 	Idle lastseen.Instant // since when the person does not use the device; 0 while they do
 	// Meta is a JSON object of at most MaxMetaLen bytes that the client sent about the device; "" leaves what is stored
 	// as it is.

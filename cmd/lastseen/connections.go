@@ -27,18 +27,18 @@ func maxConnections(setting int, files uint64) int {
 func (m storeMetrics) connections(r *connections.Registry) {
 	m.gauge("connections", "Connections of users that are open.",
 		func() float64 { return float64(r.Stats().Open) })
-	m.gauge("connections_waiting", "Goodbyes and leaves that wait for their time, or for the store.",
+	m.gauge("connections_waiting", "Leaves that wait for their time, or for the store.",
 		func() float64 { return float64(r.Stats().Waiting) })
-	m.gauge("connections_unwritten", "Connections whose newest evidence the store did not take yet.",
-		func() float64 { return float64(r.Stats().Evidence) })
+	m.gauge("connections_unwritten", "Connections whose newest heartbeat the store did not take yet.",
+		func() float64 { return float64(r.Stats().Unwritten) })
 	m.counter("connections_opened_total", "Connections of users that were opened.",
 		func() float64 { return float64(r.Stats().Opened) })
-	m.counter("connections_goodbyes_total", "Goodbyes of connections that were recorded.",
-		func() float64 { return float64(r.Stats().Goodbyes) })
+	m.counter("connections_goodbyes_total", "Leaves of connections that were recorded.",
+		func() float64 { return float64(r.Stats().Leaves) })
 	m.counter("connections_lost_total", "Connections that ended in silence.",
 		func() float64 { return float64(r.Stats().Lost) })
 	m.counter("connections_forgotten_total", "Connections closed because their user was forgotten, or an operator did.",
 		func() float64 { return float64(r.Stats().Forgotten) })
-	m.counter("connections_dropped_goodbyes_total", "Goodbyes of connections that could not be recorded.",
+	m.counter("connections_dropped_goodbyes_total", "Leaves of connections that could not be recorded.",
 		func() float64 { return float64(r.Stats().Dropped) })
 }

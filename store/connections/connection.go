@@ -36,16 +36,16 @@ const (
 // Ending is how a connection ended.
 type Ending int
 
-// The endings. Those that write no goodbye still write what was heard before.
+// The endings. Those that write no leave still write what was heard before.
 const (
-	// Gone: the peer closed the connection, or it broke: a goodbye at the time at which it was heard last, written
+	// Gone: the peer closed the connection, or it broke: a leave at the time at which it was heard last, written
 	// after the grace.
 	Gone Ending = iota
-	// Silent: the peer was not heard any longer. There is no goodbye, and the record decays.
+	// Silent: the peer was not heard any longer. There is no leave, and the record decays.
 	Silent
-	// Left: the client said goodbye by Leave before. If Leave failed, the goodbye is written as soon as possible.
+	// Left: the client left by Leave before. If Leave failed, the leave is written as soon as possible.
 	Left
-	// Ended: the server ended the connection. There is no goodbye, and the record decays.
+	// Ended: the server ended the connection. There is no leave, and the record decays.
 	Ended
 )
 
@@ -59,15 +59,15 @@ type Connection struct {
 
 	// The rest is guarded by the registry's mu.
 	next   *Connection  // of the same user
-	index  int          // in Registry.held; -1 if evidence is not written
+	index  int          // in Registry.held; -1 if heartbeats are not written
 	opened clockReading // store is 0 until it is known
 	at     lastseen.Instant
 
-	evidence time.Duration // the time of the newest evidence that is stored; monotonic, as the rest
-	wrote    time.Duration // when it was written
-	recorded time.Duration // when the record was written
-	told     time.Duration // when it was written because of the activity
-	void     time.Duration // what was received until then is not written: the namespace was deleted
+	heartbeat time.Duration // the time of the newest heartbeat that is stored; monotonic, as the rest
+	wrote     time.Duration // when it was written
+	recorded  time.Duration // when the record was written
+	told      time.Duration // when it was written because of the activity
+	void      time.Duration // what was received until then is not written: the namespace was deleted
 
 	idleSince time.Duration
 	idleAt    lastseen.Instant // the same by the store's clock, once it was recorded
@@ -76,8 +76,8 @@ type Connection struct {
 	idle    bool
 	changed bool // the record has to be written
 	dropped bool // the store has no record, although the connection is alive
-	failed  bool // evidence could not be written
-	quiet   bool // evidence is not written, because of Leave
+	failed  bool // a heartbeat could not be written
+	quiet   bool // heartbeats are not written, because of Leave
 	left    bool // Leave succeeded
 	opening bool // Open has not returned yet
 	closed  bool // the registry ended it
@@ -149,7 +149,7 @@ func (c *Connection) Renew() {
 	c.r.again(c, 0)
 }
 
-// Leave writes a goodbye at this moment and returns the user's state. What is heard afterwards writes nothing. It
+// Leave writes a leave at this moment and returns the user's state. What is heard afterwards writes nothing. It
 // returns ErrEnded after the end; after another error the connection continues as before.
 func (c *Connection) Leave(ctx context.Context) (lastseen.State, error) {
 	if !c.setQuiet() {
@@ -165,12 +165,12 @@ func (c *Connection) Leave(ctx context.Context) (lastseen.State, error) {
 	if !c.left {
 		c.left = true
 		c.r.setFailed(c, false)
-		c.r.stats.Goodbyes++
+		c.r.stats.Leaves++
 	}
 	return state, nil
 }
 
-// setQuiet ends the writing of evidence, and returns false if the connection has ended.
+// setQuiet ends the writing of heartbeats, and returns false if the connection has ended.
 func (c *Connection) setQuiet() bool {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
@@ -181,27 +181,27 @@ func (c *Connection) setQuiet() bool {
 	return true
 }
 
-// leave writes a goodbye at this moment.
+// leave writes a leave at this moment.
 func (c *Connection) leave(ctx context.Context) (lastseen.State, error) {
 	now, err := c.r.now(ctx)
 	if err != nil {
 		return lastseen.State{}, err
 	}
 	c.r.mu.Lock()
-	bye := c.goodbye(now.monotonic, now.monotonic)
+	bye := c.lastLeave(now.monotonic, now.monotonic)
 	c.r.mu.Unlock()
 	bye.At = now.notBefore(bye.At, now.monotonic)
 	return c.r.writeOne(ctx, bye)
 }
 
-// goodbye returns the goodbye of the connection at a time, to be written when it is due.
-func (c *Connection) goodbye(heard, due time.Duration) pending {
+// lastLeave returns the leave of the connection at a time, to be written when it is due.
+func (c *Connection) lastLeave(heard, due time.Duration) pending {
 	return pending{
 		namespace: c.o.Namespace,
 		DeviceEvent: store.DeviceEvent{
 			User: c.o.User, ID: c.record, Kind: c.o.Kind, At: c.at, Gone: true,
 		},
-		heard: heard, due: due, opened: c.opened.store, of: goodbyeOfConnection,
+		heard: heard, due: due, opened: c.opened.store, of: leaveOfConnection,
 	}
 }
 
@@ -226,10 +226,10 @@ func (c *Connection) End(how Ending) {
 	}
 	switch heard, now := c.lastHeard(), r.monotonic(); {
 	case how == Gone:
-		r.wait(c.goodbye(heard, now+c.o.Grace))
+		r.wait(c.lastLeave(heard, now+c.o.Grace))
 	case how == Left:
-		r.wait(c.goodbye(heard, now))
-	case heard > c.evidence:
+		r.wait(c.lastLeave(heard, now))
+	case heard > c.heartbeat:
 		ping := store.DeviceEvent{User: c.o.User}
 		r.wait(pending{namespace: c.o.Namespace, DeviceEvent: ping, heard: heard, due: now, opened: c.opened.store})
 	}

@@ -1,13 +1,13 @@
-// Package connections turns the connections that users hold open on this server into pings and goodbyes in the store.
+// Package connections turns the connections that users hold open on this server into pings and leaves in the store.
 // It knows nothing of the protocol: a transport reports what it hears, and closes a connection when it is asked to.
 //
-// Evidence, not hope: whatever is heard on a connection is recorded as a ping at the time at which it was heard, in
-// bulk. A connection that ends without a word is followed by silence, which the thresholds turn into a status.
+// Whatever is heard on a connection is a heartbeat: it is recorded as a ping at the time at which it was heard, in
+// bulk. After a connection that disappears without closing come no heartbeats, which the thresholds turn into a status.
 //
 // # Time
 //
 // When something was heard is a monotonic time. It becomes a time by the store's clock when it is written: the clock's
-// time at that moment less the age. So a clock that is set neither stops evidence nor moves it into the future.
+// time at that moment less the age. So a clock that is set neither stops heartbeats nor moves them into the future.
 package connections
 
 import (
@@ -26,7 +26,7 @@ import (
 const (
 	tickEvery  = 250 * time.Millisecond // what waited and is due is written
 	pollEvery  = 500 * time.Millisecond // disconnects are read, while there are connections
-	roundEvery = time.Second            // evidence is written; retries
+	roundEvery = time.Second            // heartbeats are written; retries
 
 	maxBatch    = 4096 // events in one call
 	callsAtOnce = 8
@@ -54,15 +54,15 @@ type Settings struct {
 	PingInterval time.Duration
 }
 
-// evidenceEvery returns the least time between two records of what was heard on a connection.
-func (s Settings) evidenceEvery() time.Duration { return s.PingInterval / 4 * 3 }
+// heartbeatEvery returns the least time between two records of what was heard on a connection.
+func (s Settings) heartbeatEvery() time.Duration { return s.PingInterval / 4 * 3 }
 
 // window returns for how long a record counts.
 func (s Settings) window() time.Duration { return lastseen.DeviceWindow(s.Thresholds, s.PingInterval) }
 
-// recordEvery returns the time after which evidence renews the record. A record has the time at which the client was
-// heard, so it is up to evidenceEvery older than its write. Half of the window leaves room for that, for the time until
-// the next evidence, and for one answer to a ping that is lost.
+// recordEvery returns the time after which a heartbeat renews the record. A record has the time at which the client was
+// heard, so it is up to heartbeatEvery older than its write. Half of the window leaves room for that, for the time
+// until the next heartbeat, and for one answer to a ping that is lost.
 func (s Settings) recordEvery() time.Duration { return s.window() / 2 }
 
 // Options configures a registry. Store and Settings are required.
@@ -70,7 +70,7 @@ type Options struct {
 	Store    store.Store
 	Settings func(namespace string) Settings // current; called often, by several goroutines
 	MaxUser  int                             // connections of one user on this server; default 16
-	Left     func(namespace string, n int)   // called after goodbyes and leaves that made users leave; default nothing
+	Left     func(namespace string, n int)   // called after leaves that made users leave; default nothing
 	Random   func() float64                  // in [0, 1), for jitter; default math/rand/v2
 	Logger   *slog.Logger                    // default slog.Default()
 }
@@ -78,13 +78,13 @@ type Options struct {
 // Stats describes a registry at this moment, and since the start.
 type Stats struct {
 	Open      int   // connections of users
-	Waiting   int   // goodbyes and leaves that wait for their time, or for the store
-	Evidence  int   // connections that were heard and have to be written, while the store is away
+	Waiting   int   // leaves that wait for their time, or for the store
+	Unwritten int   // connections that were heard and have to be written, while the store is away
 	Opened    int64 // since the start, as the rest
-	Goodbyes  int64 // connections that ended with a leave, or whose goodbye was written after the grace
+	Leaves    int64 // connections that ended with a leave, or whose leave was written after the grace
 	Lost      int64 // connections that ended in silence
 	Forgotten int64 // connections that were closed because of [Closed]
-	Dropped   int64 // goodbyes that were not written: too many waited, or the store does not take them
+	Dropped   int64 // leaves that were not written: too many waited, or the store does not take them
 }
 
 // Registry holds the connections of users on this server.
@@ -111,12 +111,12 @@ type Registry struct {
 	returned        time.Duration // when the store was last back after it had been away
 	waiting         []pending
 	later           int           // of those that wait: leaves by Later
-	nextWarn        time.Duration // when a dropped goodbye is logged again
+	nextWarn        time.Duration // when a dropped leave is logged again
 	stats           Stats         // all but Waiting
 }
 
-// held is a connection whose evidence is written. It has the due time itself, so that a round does not read the memory
-// of connections that are not due.
+// held is a connection whose heartbeats are written. It has the due time itself, so that a round does not read the
+// memory of connections that are not due.
 type held struct {
 	due time.Duration // monotonic
 	c   *Connection
@@ -151,7 +151,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Run writes evidence and goodbyes, and closes what other servers ask to close, until the context ends.
+// Run writes heartbeats and leaves, and closes what other servers ask to close, until the context ends.
 func (r *Registry) Run(ctx context.Context) {
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
@@ -178,7 +178,7 @@ func (r *Registry) tick(ctx context.Context) {
 		return
 	}
 	r.nextPoll = now + pollEvery
-	_ = r.work(ctx, task{evidence: round}) // it was logged, and is tried again
+	_ = r.work(ctx, task{heartbeats: round}) // it was logged, and is tried again
 }
 
 // idle reports whether there is nothing to do until something happens.
@@ -190,8 +190,8 @@ func (r *Registry) idle() bool {
 
 // task is what a call of work does besides closing connections and writing what waited for its time.
 type task struct {
-	evidence bool // write the evidence that is due
-	all      bool // write all of it
+	heartbeats bool // write those that are due
+	all        bool // write all of it
 }
 
 // work does a task and returns an error if something has to be done again. The caller holds working.
@@ -208,7 +208,7 @@ func (r *Registry) work(ctx context.Context, t task) error {
 // about the namespaces.
 func (r *Registry) writeDue(ctx context.Context, now clockReading, t task) error {
 	batch := r.takeDue(now)
-	if t.evidence {
+	if t.heartbeats {
 		batch = append(batch, r.collect(now, t.all)...)
 	}
 	r.write(ctx, batch)
@@ -222,7 +222,7 @@ func (r *Registry) report(ctx context.Context, now clockReading, t task, err err
 	case err != nil && !r.away:
 		r.away, r.awaySince = true, now.monotonic
 		r.o.Logger.Warn("cannot record what is heard on connections; trying again every second", "error", err)
-	case err == nil && r.away && t.evidence:
+	case err == nil && r.away && t.heartbeats:
 		r.away = false
 		r.o.Logger.Info("what is heard on connections is recorded again",
 			"after", (now.monotonic - r.awaySince).Round(time.Second).String())
@@ -243,7 +243,7 @@ func (r *Registry) Peers(namespace, user string) (peers []any) {
 }
 
 // HeardWithin reports whether a connection of a user that is open was heard within a time before now; only those of one
-// device unless it is "". A connection that said goodbye does not count.
+// device unless it is "". A connection that left does not count.
 func (r *Registry) HeardWithin(namespace, user, device string, within time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

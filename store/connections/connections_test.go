@@ -57,8 +57,8 @@ func TestIDsOfRecords(t *testing.T) {
 	}
 }
 
-// TestEvidence: what is heard is recorded at its own time, at most once in 3/4 of the ping interval.
-func TestEvidence(t *testing.T) {
+// TestHeartbeats: what is heard is recorded at its own time, at most once in 3/4 of the ping interval.
+func TestHeartbeats(t *testing.T) {
 	f, c := newConnection(t)
 	f.hear(22*time.Second+250*time.Millisecond, c)
 	f.requireNothing()
@@ -74,8 +74,8 @@ func TestEvidence(t *testing.T) {
 	require.NotZero(t, f.only(), "what is heard late is recorded in the next round")
 }
 
-// TestOpenEvidenceIsSpread: connections that were opened together do not stay together.
-func TestEvidenceIsSpread(t *testing.T) {
+// TestHeartbeatsAreSpread: connections that were opened together do not stay together.
+func TestHeartbeatsAreSpread(t *testing.T) {
 	draws := []float64{0, 0.5, 0.99}
 	f := newFixture(t, func(o *Options) {
 		o.Random = func() float64 { draw := draws[0]; draws = draws[1:]; return draw }
@@ -135,7 +135,7 @@ func TestRecordIsRenewed(t *testing.T) {
 // TestShorterPingInterval: a reload applies to connections that are open, at most a minute later.
 func TestShorterPingInterval(t *testing.T) {
 	for name, before := range map[string]time.Duration{
-		"first evidence": time.Minute, "later evidence": 46 * time.Minute,
+		"first heartbeat": time.Minute, "later heartbeats": 46 * time.Minute,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -196,7 +196,7 @@ func TestIdleSinceStays(t *testing.T) {
 	require.True(t, slices.ContainsFunc(f.store.take(), func(got written) bool { return got.Idle == want }))
 }
 
-// TestLeave is a goodbye at this moment, and the end of evidence.
+// TestLeave is a leave at this moment, and the end of heartbeats.
 func TestLeave(t *testing.T) {
 	f, c := newConnection(t)
 	f.hear(10*time.Second, c)
@@ -213,12 +213,12 @@ func TestLeave(t *testing.T) {
 	c.End(Gone)
 	f.pass(time.Minute)
 	f.requireNothing()
-	require.Equal(t, Stats{Opened: 1, Goodbyes: 1}, f.Stats())
+	require.Equal(t, Stats{Opened: 1, Leaves: 1}, f.Stats())
 	_, err = c.Leave(t.Context())
 	require.ErrorIs(t, err, ErrEnded)
 }
 
-// TestLeaveFails: the connection continues; if the client leaves nevertheless, its goodbye follows.
+// TestLeaveFails: the connection continues; if the client leaves nevertheless, its leave follows.
 func TestLeaveFails(t *testing.T) {
 	f, c := newConnection(t)
 	f.hear(10*time.Second, c)
@@ -227,7 +227,7 @@ func TestLeaveFails(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	f.store.fail(nil)
 	f.pass(15 * time.Second)
-	require.Equal(t, lastseen.State{At: seconds(10)}, f.store.state("alice"), "evidence continues")
+	require.Equal(t, lastseen.State{At: seconds(10)}, f.store.state("alice"), "heartbeats continue")
 	f.store.fail(store.ErrUnavailable)
 	c.Heard()
 	_, err = c.Leave(t.Context())
@@ -237,7 +237,7 @@ func TestLeaveFails(t *testing.T) {
 	f.store.fail(nil)
 	f.pass(2 * time.Second)
 	require.Equal(t, lastseen.State{At: seconds(25), Left: true}, f.store.state("alice"))
-	require.EqualValues(t, 1, f.Stats().Goodbyes)
+	require.EqualValues(t, 1, f.Stats().Leaves)
 }
 
 // TestHeardWithin: a user, or one device, was heard on connections that are open.

@@ -12,14 +12,14 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestDisconnect: what was opened before is closed within a second, without a goodbye, and later connections are not.
+// TestDisconnect: what was opened before is closed within a second, without a leave, and later connections are not.
 // They are recorded once more, since the user may be deleted a moment after the disconnect.
 func TestDisconnect(t *testing.T) {
 	f := newFixture(t)
 	before, other := f.open("alice"), f.open("bob")
 	f.hear(25*time.Second, before)
 	gone := f.open("alice")
-	gone.End(Gone) // its goodbye waits
+	gone.End(Gone) // its leave waits
 	f.store.take()
 	f.store.close()
 	after := f.open("alice")
@@ -111,13 +111,13 @@ func TestDeletedNamespaceInAnOutage(t *testing.T) {
 	f.store.take()
 	f.store.fail(store.ErrUnavailable)
 	f.stay(time.Minute, c)
-	require.Equal(t, 1, f.Stats().Evidence)
+	require.Equal(t, 1, f.Stats().Unwritten)
 	f.store.deleted()
 	f.store.fail(nil)
 	f.store.take()
 	f.pass(time.Minute)
 	f.requireNothing()
-	require.Zero(t, f.Stats().Evidence)
+	require.Zero(t, f.Stats().Unwritten)
 }
 
 func usersOf(all []written) (users []string) {

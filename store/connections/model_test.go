@@ -35,9 +35,9 @@ type modelConn struct {
 	closed bool
 
 	toldIdle            bool
-	seen                time.Duration // the newest evidence that is stored
-	lastWrite, lastFull time.Duration // of evidence and of the record
-	goodbyes            int
+	seen                time.Duration // the newest heartbeat that is stored
+	lastWrite, lastFull time.Duration // of heartbeats and of the record
+	leaves              int
 	ats                 []lastseen.Instant // of all attempts
 }
 
@@ -130,7 +130,7 @@ func (m *model) leave(t *rapid.T) {
 	if err == nil && !m.steps {
 		require.Equal(t, lastseen.State{At: base.Add(m.monotonic() - start), Left: true}, state)
 	}
-	c.heard = append(c.heard, m.monotonic()) // its goodbye has this time
+	c.heard = append(c.heard, m.monotonic()) // its leave has this time
 	m.check(t)
 	if err == nil {
 		c.left = m.monotonic()
@@ -196,13 +196,13 @@ func (m *model) check(t *rapid.T) {
 		require.GreaterOrEqual(t, i, 0)
 		c := m.conns[i]
 		require.False(t, c.closed, "a closed connection writes nothing")
-		require.Zero(t, c.left, "nor does one that said goodbye")
+		require.Zero(t, c.left, "nor does one after its leave")
 		of := start + time.Duration(got.At-base)*time.Millisecond - got.offset
 		known := slices.Contains(c.heard, of)
 		if got.Gone {
-			// It may have the time of earlier evidence, reckoned by a clock that was set since.
+			// It may have the time of earlier heartbeats, reckoned by a clock that was set since.
 			known = known || slices.Contains(c.ats, got.At)
-			m.checkGoodbye(t, c, got)
+			m.checkLeave(t, c, got)
 		} else {
 			require.True(t, c.ended == 0 || c.how == Silent || c.how == Ended)
 			m.checkSpacing(t, c, got)
@@ -221,27 +221,27 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-func (m *model) checkGoodbye(t *rapid.T, c *modelConn, got written) {
+func (m *model) checkLeave(t *rapid.T, c *modelConn, got written) {
 	require.Equal(t, c.record, got.ID)
 	if c.ended > 0 {
-		require.True(t, c.how == Gone || c.how == Left, "no goodbye after silence")
+		require.True(t, c.how == Gone || c.how == Left, "no leave after silence")
 		if c.how == Gone {
 			require.GreaterOrEqual(t, got.when, c.ended+c.o.Grace)
 		}
 	}
 	if !got.failed {
-		c.goodbyes++
-		require.Equal(t, 1, c.goodbyes)
+		c.leaves++
+		require.Equal(t, 1, c.leaves)
 	}
 }
 
-// checkSpacing: evidence is not written too often, and the record often enough. After faults and changes of activity
+// checkSpacing: heartbeats are not written too often, and the record often enough. After faults and changes of activity
 // it may be written more often.
 func (m *model) checkSpacing(t *rapid.T, c *modelConn, got written) {
 	if c.toldIdle || m.okFrom == 0 || m.fault > 0 && got.when < m.fault+2*time.Minute {
 		return
 	}
-	gap := m.store.settings.evidenceEvery()
+	gap := m.store.settings.heartbeatEvery()
 	if c.lastWrite == c.opened.monotonic {
 		gap /= 2
 	}
@@ -270,12 +270,12 @@ func (m *model) checkTimely(t *rapid.T) {
 			require.False(t, late(c.asked) && !just, "%s: not closed", c.user)
 		case c.asked > 0: // what waited may have been cancelled
 		case c.ended > 0 && (c.how == Gone || c.how == Left):
-			require.False(t, c.goodbyes == 0 && late(c.ended+c.o.Grace), "%s: no goodbye", c.user)
+			require.False(t, c.leaves == 0 && late(c.ended+c.o.Grace), "%s: no leave", c.user)
 		case c.ended > 0:
-			require.False(t, c.seen < newest && late(c.ended), "%s: evidence before the end is missing", c.user)
+			require.False(t, c.seen < newest && late(c.ended), "%s: the heartbeat before the end is missing", c.user)
 		default:
-			due := newest + m.store.settings.evidenceEvery()
-			require.False(t, c.seen < newest && late(due), "%s: evidence is missing", c.user)
+			due := newest + m.store.settings.heartbeatEvery()
+			require.False(t, c.seen < newest && late(due), "%s: a heartbeat is missing", c.user)
 		}
 	}
 }
@@ -290,10 +290,10 @@ func (m *model) isClosed(c *modelConn) bool {
 func (m *model) checkEnd(t *rapid.T) {
 	stats := m.Stats()
 	require.Zero(t, stats.Waiting)
-	require.Zero(t, stats.Evidence)
-	open, goodbyes := 0, 0
+	require.Zero(t, stats.Unwritten)
+	open, leaves := 0, 0
 	for _, c := range m.conns {
-		goodbyes += c.goodbyes
+		leaves += c.leaves
 		if c.ended == 0 {
 			open++
 		}
@@ -308,6 +308,6 @@ func (m *model) checkEnd(t *rapid.T) {
 		require.Equal(t, lastseen.State{At: base.Add(at - start), Left: left}, m.store.state(c.user))
 	}
 	require.Equal(t, open, stats.Open)
-	require.EqualValues(t, goodbyes, stats.Goodbyes)
+	require.EqualValues(t, leaves, stats.Leaves)
 	require.EqualValues(t, len(m.conns), stats.Opened)
 }

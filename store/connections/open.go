@@ -28,7 +28,7 @@ type Opening struct {
 	// Activity is what the client says about the use of the device; nil for nothing. Then a device that is known stays
 	// as it was.
 	Activity *Activity
-	Grace    time.Duration // from the end of the connection to its goodbye; 0 to MaxGrace
+	Grace    time.Duration // from the end of the connection to its leave; 0 to MaxGrace
 	// Peer is what Peers returns for the connection: anything by which the transport knows it.
 	Peer any
 	// Close is called once, in a goroutine of its own, if the registry ends the connection: perhaps before Open has
@@ -116,10 +116,10 @@ func (c *Connection) begin(ctx context.Context) error {
 	c.opened, c.at = now, now.store
 	c.idle, c.idleAt = idle != 0, idle
 	c.idleSince = now.monotonic - now.store.Sub(idle)
-	c.evidence, c.recorded = now.monotonic, now.monotonic
-	// The first evidence comes earlier than later ones, by a random part, so that connections that were opened
+	c.heartbeat, c.recorded = now.monotonic, now.monotonic
+	// The first heartbeat comes earlier than later ones, by a random part, so that connections that were opened
 	// together do not stay together.
-	early := r.o.Random() / 2 * float64(r.o.Settings(c.o.Namespace).evidenceEvery())
+	early := r.o.Random() / 2 * float64(r.o.Settings(c.o.Namespace).heartbeatEvery())
 	c.wrote = now.monotonic - time.Duration(early)
 	c.heard.Store(int64(now.monotonic))
 	r.mu.Unlock()
@@ -158,7 +158,7 @@ func (c *Connection) firstIdle(ctx context.Context, now clockReading) (idle last
 	return idle, err
 }
 
-// hold begins to write the evidence of a connection, unless it was closed meanwhile.
+// hold begins to write the heartbeats of a connection, unless it was closed meanwhile.
 func (r *Registry) hold(c *Connection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,7 +173,7 @@ func (r *Registry) hold(c *Connection) {
 	r.held = append(r.held, held{c: c})
 }
 
-// unhold ends to write the evidence of a connection.
+// unhold ends to write the heartbeats of a connection.
 func (r *Registry) unhold(c *Connection) {
 	if c.index < 0 {
 		return

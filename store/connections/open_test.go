@@ -100,7 +100,7 @@ func TestActivityOfOpenings(t *testing.T) {
 
 // TestIdleUsersStayIdle: another connection of an idle user that begins idle, such as that of a hidden tab or the one
 // that follows pings over HTTP, does not change since when the user is idle: neither when it opens nor when what was
-// there before says goodbye.
+// there before leaves.
 func TestIdleUsersStayIdle(t *testing.T) {
 	for name, test := range map[string]struct {
 		record, device string

@@ -14,8 +14,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestOutage: connections stay open while the store is away. When it is back, the newest evidence of each is written at
-// once, and then its record, with all that the store may have lost.
+// TestOutage: connections stay open while the store is away. When it is back, the newest heartbeat of each is written
+// at once, and then its record, with all that the store may have lost.
 func TestOutage(t *testing.T) {
 	f := newFixture(t)
 	heard, silent := f.open("heard"), f.open("silent")
@@ -23,7 +23,7 @@ func TestOutage(t *testing.T) {
 	for range 3 {
 		f.hear(25*time.Second, heard)
 	}
-	require.Equal(t, 1, f.Stats().Evidence)
+	require.Equal(t, 1, f.Stats().Unwritten)
 	f.pass(time.Second)
 	attempts := f.store.take()
 	require.Less(t, len(attempts), 80)
@@ -37,7 +37,7 @@ func TestOutage(t *testing.T) {
 	got := f.only()
 	require.Equal(t, ping, got.call)
 	require.Equal(t, seconds(75), got.At)
-	require.Zero(t, f.Stats().Evidence)
+	require.Zero(t, f.Stats().Unwritten)
 	require.Equal(t, 1, f.logged("recorded again"))
 	f.pass(time.Second)
 	got = f.only()
@@ -47,7 +47,7 @@ func TestOutage(t *testing.T) {
 	f.pass(time.Minute)
 	f.requireNothing()
 
-	silent.Heard() // it had no evidence to write meanwhile
+	silent.Heard() // it had no heartbeats to write meanwhile
 	f.pass(time.Second)
 	got = f.only()
 	require.Equal(t, silent.record, got.ID)
@@ -139,7 +139,7 @@ func TestStoreLostData(t *testing.T) {
 	require.Empty(t, f.closed)
 }
 
-// TestEndsInAnOutage: goodbyes wait for the store, and have the time at which the connection was heard.
+// TestEndsInAnOutage: leaves wait for the store, and have the time at which the connection was heard.
 func TestEndsInAnOutage(t *testing.T) {
 	f := newFixture(t)
 	gone, ended := f.open("gone"), f.open("ended")
@@ -184,10 +184,10 @@ func TestOtherNamespacesInAnOutage(t *testing.T) {
 		state := f.store.states[fmt.Sprint("n", i, " alice")]
 		require.Equal(t, i == 7, state.At == base)
 	}
-	require.Equal(t, 1, f.Stats().Evidence)
+	require.Equal(t, 1, f.Stats().Unwritten)
 }
 
-// TestDisconnectsAway: evidence is written although the disconnects cannot be read.
+// TestDisconnectsAway: heartbeats are written although the disconnects cannot be read.
 func TestDisconnectsAway(t *testing.T) {
 	f, c := newConnection(t)
 	broken := brokenDisconnects{f.store}

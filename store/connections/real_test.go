@@ -17,7 +17,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestOnStores: connections of one user on a store, from the first ping to the last goodbye.
+// TestOnStores: connections of one user on a store, from the first ping to the last leave.
 func TestOnStores(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	for name, open := range map[string]func(testing.TB) (store.Store, error){
@@ -72,14 +72,14 @@ func testOnStore(t *testing.T, s store.Store) {
 	tab, second, phone := open("tab"), open("tab"), open("phone")
 	require.Len(t, user().Records, 3, "two tabs with one device ID are two records")
 	tab.End(Gone) // with a grace of 0
-	eventually("the goodbye of the tab", func(d store.UserDevices) bool { return len(d.Live(d.State.At)) == 2 })
+	eventually("the leave of the tab", func(d store.UserDevices) bool { return len(d.Live(d.State.At)) == 2 })
 	require.False(t, user().State.Left)
 	_, err := second.Leave(t.Context())
 	require.NoError(t, err)
 	require.False(t, user().State.Left)
 	state, err := phone.Leave(t.Context())
 	require.NoError(t, err)
-	require.True(t, state.Left, "the last goodbye")
+	require.True(t, state.Left, "the last leave")
 	require.Equal(t, state, user().State)
 	for _, c := range []*Connection{second, phone} {
 		c.End(Left)

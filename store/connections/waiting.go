@@ -108,7 +108,7 @@ func (r *Registry) takeDue(now clockReading) (batch []write) {
 		switch p.of {
 		case heardOnConnection:
 			p.At = now.at(p.heard)
-		case goodbyeOfConnection:
+		case leaveOfConnection:
 			p.At = now.notBefore(p.At, p.heard)
 		}
 		batch = append(batch, write{pending: p})
@@ -117,9 +117,9 @@ func (r *Registry) takeDue(now clockReading) (batch []write) {
 	return batch
 }
 
-// Stop has Open fail from now on, writes what was heard on the connections, and the leaves and goodbyes that wait for
-// their time, and returns when all is written or the context ends. Connections stay open; their ends write nothing any
-// longer. Run need not be running.
+// Stop has Open fail from now on, writes what was heard on the connections, and the leaves that wait for their time,
+// and returns when all is written or the context ends. Connections stay open; their ends write nothing any longer. Run
+// need not be running.
 func (r *Registry) Stop(ctx context.Context) {
 	r.mu.Lock()
 	r.stopping = true
@@ -143,7 +143,7 @@ func (r *Registry) writeAll(ctx context.Context) (done bool) {
 	if r.idle() {
 		return true
 	}
-	err := r.work(ctx, task{evidence: true, all: true})
+	err := r.work(ctx, task{heartbeats: true, all: true})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return err == nil && len(r.waiting) == 0

@@ -37,7 +37,7 @@ func TestLater(t *testing.T) {
 	require.Equal(t, leave, got.call)
 	require.Equal(t, base, got.At)
 	require.Equal(t, 2, f.left)
-	require.Zero(t, f.Stats().Goodbyes, "these are not of connections")
+	require.Zero(t, f.Stats().Leaves, "these are not of connections")
 }
 
 // TestLaterIsHarmless if the user comes back meanwhile.
@@ -76,8 +76,8 @@ func TestTooManyLeavesAreWrittenAtOnce(t *testing.T) {
 	f.requireNothing()
 }
 
-// TestTooManyGoodbyes are dropped, as if those connections had ended in silence.
-func TestTooManyGoodbyes(t *testing.T) {
+// TestTooManyLeaves are dropped, as if those connections had ended in silence.
+func TestTooManyLeaves(t *testing.T) {
 	f := newFixture(t)
 	f.waiting = make([]pending, maxWaiting-1)
 	for i := range f.waiting {
@@ -117,13 +117,13 @@ func TestStop(t *testing.T) {
 	f.later(store.DeviceEvent{User: "late", At: seconds(10)}, time.Minute)
 	require.Equal(t, "late", f.only().User, "written at once")
 	f.stay(50*time.Second, stays)
-	require.Len(t, f.store.take(), 1, "evidence of connections that are open")
+	require.Len(t, f.store.take(), 1, "heartbeats of connections that are open")
 	stays.End(Gone)
 	f.pass(time.Minute)
 	f.requireNothing()
 }
 
-// TestLeaveWhileStopping: clients may still say goodbye.
+// TestLeaveWhileStopping: clients may still send leaves.
 func TestLeaveWhileStopping(t *testing.T) {
 	f, c := newConnection(t)
 	f.Stop(t.Context())

@@ -27,14 +27,14 @@ type origin int8
 
 const (
 	heardOnConnection origin = iota
-	goodbyeOfConnection
+	leaveOfConnection
 	leaveByLater
 )
 
 // write is an event that is being written, and the result.
 type write struct {
 	pending
-	c     *Connection // if it is evidence
+	c     *Connection // if it is a heartbeat
 	state lastseen.State
 	err   error
 }
@@ -149,10 +149,10 @@ func (r *Registry) settle(batch []write, now clockReading) (failure error) {
 		switch w := &batch[i]; {
 		case w.err == nil:
 			if w.c != nil {
-				r.wroteEvidence(w, now.monotonic)
+				r.wroteHeartbeat(w, now.monotonic)
 			}
-			if w.of == goodbyeOfConnection {
-				r.stats.Goodbyes++
+			if w.of == leaveOfConnection {
+				r.stats.Leaves++
 			}
 		case impossible(w.err):
 			refused[w.namespace] = w.err
@@ -174,7 +174,7 @@ func impossible(err error) bool {
 		errors.Is(err, store.ErrWrongType) || errors.Is(err, store.ErrNamespaceLimit)
 }
 
-// refused closes the connection whose evidence the store will not take, and drops other events.
+// refused closes the connection whose heartbeat the store will not take, and drops other events.
 func (r *Registry) refused(w *write) {
 	switch {
 	case w.c != nil:
@@ -184,7 +184,7 @@ func (r *Registry) refused(w *write) {
 	}
 }
 
-// failed has an event written again. The evidence of a connection that ended meanwhile waits by itself.
+// failed has an event written again. The heartbeat of a connection that ended meanwhile waits by itself.
 func (r *Registry) failed(w *write, now time.Duration) {
 	switch {
 	case w.c == nil:

@@ -202,7 +202,7 @@ func runChild(t *testing.T, path, sync string, flushes, lines int) events {
 	return h
 }
 
-// requireDevicesOf checks that the users who have devices have them as of their last assertion.
+// requireDevicesOf checks that the users who have devices have them as of their last event.
 func requireDevicesOf(t *testing.T, s *Store, held map[string]lastseen.State) {
 	t.Helper()
 	with := 0

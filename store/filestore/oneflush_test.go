@@ -59,7 +59,7 @@ func deviceFlushes() map[string][]func(*Store) error {
 			chat(said(on("alice", "a", base), "1"), said(on("alice", "b", base), "2")),
 			chat(said(on("alice", "a", base+1), "3")), chat(on("alice", "b", base+1)),
 		},
-		"the last goodbye": {
+		"the last leave": {
 			chat(on("alice", "a", base), on("alice", "b", base)),
 			chat(bye("alice", "a", base+1)), chat(bye("alice", "b", base+2)),
 		},

@@ -221,7 +221,7 @@ func (t *transaction) logged(namespace string) {
 	}
 }
 
-// hides returns a function that reports whether an assertion is hidden; nil if no user of a namespace is hidden.
+// hides returns a function that reports whether an event is hidden; nil if no user of a namespace is hidden.
 func (t *transaction) hides(namespace string, now lastseen.Instant) func(user string, at lastseen.Instant) bool {
 	if !t.index.hides && len(t.hidden) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// maxDeviceWrite is the number of assertions, or of leaves in a namespace with devices, that are recorded in one write,
+// maxDeviceWrite is the number of events, or of leaves in a namespace with devices, that are recorded in one write,
 // during which nothing can be read. One of a user with 32 devices takes about 30 to 50 µs.
 const maxDeviceWrite = 256
 
@@ -26,7 +26,7 @@ func (s *Store) RecordDevices(
 	}
 	users := make(map[string]lastseen.State, len(batch))
 	for part := range slices.Chunk(batch, maxDeviceWrite) {
-		a := &deviceAssertions{namespace: namespace, window: window, batch: part, now: s.tables.readClock}
+		a := &deviceEvents{namespace: namespace, window: window, batch: part, now: s.tables.readClock}
 		if err := s.journal.Do(ctx, Write{op: a}); err != nil {
 			return nil, err // and not states, which the write may still change
 		}
@@ -58,8 +58,8 @@ func (n *namespace) readDevices(user string) store.UserDevices {
 	return u
 }
 
-// deviceAssertions are a batch of pings and goodbyes of devices.
-type deviceAssertions struct {
+// deviceEvents are a batch of pings and leaves of devices.
+type deviceEvents struct {
 	namespace string
 	window    time.Duration
 	batch     []store.DeviceEvent
@@ -68,7 +68,7 @@ type deviceAssertions struct {
 	states    map[string]lastseen.State // the result, by user
 }
 
-func (a *deviceAssertions) do(t *transaction) {
+func (a *deviceEvents) do(t *transaction) {
 	now := a.now()
 	shown := a.shown(t, now)
 	if len(shown) > 0 {
@@ -84,7 +84,7 @@ func (a *deviceAssertions) do(t *transaction) {
 		w, r := writes.of(event.User), event.Record()
 		r.At = store.Bounded(r.At, now)
 		w.assert(a.window, r)
-		if event.Meta != "" && indexOf(w.Records, r.ID) >= 0 { // too old an assertion makes no record
+		if event.Meta != "" && indexOf(w.Records, r.ID) >= 0 { // too old an event makes no record
 			w.setMeta(r.ID, event.Meta)
 		}
 	}
@@ -100,8 +100,8 @@ func (a *deviceAssertions) do(t *transaction) {
 	}
 }
 
-// shown returns the assertions that are not hidden, without idle times that are.
-func (a *deviceAssertions) shown(t *transaction, now lastseen.Instant) []store.DeviceEvent {
+// shown returns the events that are not hidden, without idle times that are.
+func (a *deviceEvents) shown(t *transaction, now lastseen.Instant) []store.DeviceEvent {
 	hides := t.hides(a.namespace, now)
 	if hides == nil {
 		return a.batch
@@ -121,7 +121,7 @@ func (s *Store) leaveInParts(
 ) ([]lastseen.State, error) {
 	users := make(map[string]lastseen.State, len(batch))
 	for part := range slices.Chunk(batch, maxDeviceWrite) {
-		a, err := s.record(ctx, &assertions{namespace: namespace, batch: part, leaves: true})
+		a, err := s.record(ctx, &events{namespace: namespace, batch: part, leaves: true})
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func (s *Store) hasDevices(namespace string) bool {
 }
 
 // leaveDevices makes the leaves in a namespace that has devices.
-func (a *assertions) leaveDevices(t *transaction, shown []store.PresenceEvent, now lastseen.Instant) {
+func (a *events) leaveDevices(t *transaction, shown []store.PresenceEvent, now lastseen.Instant) {
 	writes := deviceWrites{t: t, namespace: a.namespace, users: map[string]*deviceWrite{}}
 	for _, event := range shown {
 		w := writes.of(event.User)

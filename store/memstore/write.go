@@ -13,7 +13,7 @@ import (
 
 // Ping implements [store.Store].
 func (s *Store) Ping(ctx context.Context, namespace string, batch []store.PresenceEvent) ([]lastseen.State, error) {
-	a, err := s.record(ctx, &assertions{namespace: namespace, batch: batch})
+	a, err := s.record(ctx, &events{namespace: namespace, batch: batch})
 	if err != nil {
 		return nil, err
 	}
@@ -31,14 +31,14 @@ func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Prese
 	if len(batch) > maxDeviceWrite && s.hasDevices(namespace) {
 		return s.leaveInParts(ctx, namespace, batch)
 	}
-	a, err := s.record(ctx, &assertions{namespace: namespace, batch: batch, leaves: true})
+	a, err := s.record(ctx, &events{namespace: namespace, batch: batch, leaves: true})
 	if err != nil {
 		return nil, err
 	}
 	return a.states, nil
 }
 
-func (s *Store) record(ctx context.Context, a *assertions) (*assertions, error) {
+func (s *Store) record(ctx context.Context, a *events) (*events, error) {
 	if s.journal.Outlasts() {
 		a.batch = slices.Clone(a.batch) // the write can outlast the call
 	}
@@ -49,8 +49,8 @@ func (s *Store) record(ctx context.Context, a *assertions) (*assertions, error) 
 	return a, a.err
 }
 
-// assertions are a batch of pings or leaves.
-type assertions struct {
+// events are a batch of pings or leaves.
+type events struct {
 	namespace string
 	batch     []store.PresenceEvent
 	leaves    bool
@@ -61,7 +61,7 @@ type assertions struct {
 	single    [1]lastseen.State // memory for the result of a batch of one
 }
 
-func (a *assertions) do(t *transaction) {
+func (a *events) do(t *transaction) {
 	if len(a.batch) == 0 {
 		return
 	}
@@ -101,8 +101,8 @@ func (a *assertions) do(t *transaction) {
 	}
 }
 
-// shown returns the assertions that are not hidden.
-func (a *assertions) shown(t *transaction, now lastseen.Instant) []store.PresenceEvent {
+// shown returns the events that are not hidden.
+func (a *events) shown(t *transaction, now lastseen.Instant) []store.PresenceEvent {
 	hides := t.hides(a.namespace, now)
 	if hides == nil {
 		return a.batch
@@ -110,7 +110,7 @@ func (a *assertions) shown(t *transaction, now lastseen.Instant) []store.Presenc
 	return slices.DeleteFunc(slices.Clone(a.batch), func(s store.PresenceEvent) bool { return hides(s.User, s.At) })
 }
 
-func (a *assertions) after(s lastseen.State, at lastseen.Instant) lastseen.State {
+func (a *events) after(s lastseen.State, at lastseen.Instant) lastseen.State {
 	if a.leaves {
 		return s.AfterLeave(at)
 	}

@@ -221,7 +221,7 @@ func testIdle(t *testing.T, s store.Store) {
 		{idle("c", 20, 10), 348},
 		{idle("b", 349, 0), 348}, // late
 		{idle("a", 360, 0), 0},
-		{devices.Bye("alice", "a", kit.Base+370), 348}, // what said goodbye is not used
+		{devices.Bye("alice", "a", kit.Base+370), 348}, // a device that left is not used
 		{devices.Bye("alice", "b", kit.Base+371), 10},
 		{devices.Bye("alice", "c", kit.Base+372), 0}, // no device is live
 	} {

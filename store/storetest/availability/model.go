@@ -138,7 +138,7 @@ func (p *person) leave(at lastseen.Instant) {
 	p.idle, _ = p.devices.Activity(p.At)
 }
 
-// hides reports whether an assertion is hidden. One that is not creates the namespace.
+// hides reports whether an event is hidden. One that is not creates the namespace.
 func (m *model) hides(t *rapid.T, user string, at lastseen.Instant) bool {
 	hides := m.get(user).hidden.Hides(at, kit.Now(t, m), store.MaxAhead)
 	m.exists = m.exists || !hides

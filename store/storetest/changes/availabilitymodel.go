@@ -79,7 +79,7 @@ func (m *changesModel) talking() map[string]func(*rapid.T) {
 	}
 }
 
-// hides reports whether an assertion about a time is hidden that arrives now.
+// hides reports whether an event about a time is hidden that arrives now.
 func (m *changesModel) hides(user string, at, now lastseen.Instant) bool {
 	return m.talk != nil && m.talk.hidden[user].Hides(at, now, store.MaxAhead)
 }

@@ -103,7 +103,7 @@ func contactUses() map[string]func(*testing.T, store.Store, string) {
 		"device": func(t *testing.T, s store.Store, user string) {
 			devices.Record(t, s, devices.On(user, "tab", kit.Now(t, s)))
 		},
-		"goodbye": func(t *testing.T, s store.Store, user string) {
+		"leave of a device": func(t *testing.T, s store.Store, user string) {
 			devices.Record(t, s, devices.Bye(user, "tab", kit.Now(t, s)))
 		},
 		"set":     func(t *testing.T, s store.Store, user string) { Set(t, s, user, "friend") },

@@ -44,7 +44,7 @@ func testDeviceBatch(t *testing.T, s store.Store) {
 	requireMeta(t, s, "carol", "b", "")
 }
 
-// testDeviceLargeBatch records as many devices as one call may, and says goodbye for half of them.
+// testDeviceLargeBatch records as many devices as one call may, and has half of them leave.
 func testDeviceLargeBatch(t *testing.T, s store.Store) {
 	const users = store.MaxDeviceBatch / 2
 	batch := make([]store.DeviceEvent, store.MaxDeviceBatch)

@@ -14,8 +14,8 @@ import (
 )
 
 // Run tests that stores keep the contract of devices. Run includes it. Each subtest opens a store of its own.
-// The model compares the state and all devices of a user after any pings and goodbyes of devices, leaves and deletions,
-// so there are no other cases of what these do.
+// The model compares the state and all devices of a user after any pings and leaves of devices and of users, and
+// deletions, so there are no other cases of what these do.
 func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	kit.RunEach(t, open, kit.Cases{
@@ -53,7 +53,7 @@ func On(user, id string, at lastseen.Instant) store.DeviceEvent {
 	return store.DeviceEvent{User: user, ID: id, Kind: lastseen.Other, At: at}
 }
 
-// Bye returns a goodbye of a device.
+// Bye returns a leave of a device.
 func Bye(user, id string, at lastseen.Instant) store.DeviceEvent {
 	s := On(user, id, at)
 	s.Gone = true

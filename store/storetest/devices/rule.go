@@ -69,7 +69,7 @@ func State(claims []Claim) (s lastseen.State) {
 	return lastseen.State{At: s.At, Left: s.Left && len(Alive(claims, s.At)) == 0}
 }
 
-// Alive returns the devices that have not said goodbye and were heard within the window before a time.
+// Alive returns the devices that have not left and were heard within the window before a time.
 func Alive(claims []Claim, at lastseen.Instant) map[string]Claim {
 	devices, everywhere := map[string]Claim{}, lastseen.Instant(0)
 	for _, c := range claims {
@@ -95,8 +95,8 @@ func testDevicesLate(t *testing.T, s store.Store) {
 	require.Equal(t, left, RecordOne(t, s, Bye("alice", "a", kit.Base+100)))
 	require.Equal(t, here, RecordOne(t, s, On("alice", "b", kit.Base+50)), "present again, at the same time")
 	require.Equal(t, left, RecordOne(t, s, Bye("alice", "b", kit.Base+60)), "left again, at the same time")
-	require.Equal(t, left, RecordOne(t, s, On("alice", "b", kit.Base+60)), "at its goodbye")
-	require.Equal(t, here, RecordOne(t, s, On("alice", "b", kit.Base+61)), "after its goodbye")
+	require.Equal(t, left, RecordOne(t, s, On("alice", "b", kit.Base+60)), "at its leave")
+	require.Equal(t, here, RecordOne(t, s, On("alice", "b", kit.Base+61)), "after its leave")
 	require.Equal(t, left, kit.Leave(t, s, "alice", kit.Base+61), "all devices")
 	require.Equal(t, here, RecordOne(t, s, On("alice", "b", kit.Base+62)))
 	require.Equal(t, left, kit.Leave(t, s, "alice", kit.Base+100), "all devices")

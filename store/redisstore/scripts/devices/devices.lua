@@ -4,10 +4,10 @@
 -- KEYS     see feed.lua, records.lua and details.lua
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the latest of the times that follow, in milliseconds
--- ARGV[3]  for how long a device counts that has not said goodbye, in milliseconds
+-- ARGV[3]  for how long a device counts that has not left, in milliseconds
 -- ARGV[4]  how many items follow
 -- ARGV     then items, of 3 arguments: time; user; what the item says about the record, in the form of its line, without
---          the times at the end. For a ping the first line comes before that, with the window and 0. For a goodbye only
+--          the times at the end. For a ping the first line comes before that, with the window and 0. For a leave only
 --          the newline does, and if the kind stays as it is the text begins after it. '' is a leave on all devices.
 -- ARGV     then metas, of 2 arguments: number of the item; meta. Each argument costs, and most items have none.
 --
@@ -94,7 +94,7 @@ end
 -- The same with what an item says about it.
 local function move(text, said, time, at)
   local start = string.byte(said)
-  if start == 10 then -- a goodbye
+  if start == 10 then -- a leave
     return nil
   elseif start ~= 32 then
     return move_up(text, sub(said, body), time, at)

@@ -11,7 +11,7 @@ local function merger()
     records[i + 1] = new
   end
 
-  -- Reports whether an assertion of a record is less than the one that is kept.
+  -- Reports whether an event of a record is less than the one that is kept.
   local function is_less(at, gone, idle, old, old_idle)
     if at ~= old.at then
       return at < old.at

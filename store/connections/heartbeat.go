@@ -24,23 +24,23 @@ func (r *Registry) collect(now clockReading, all bool) []write {
 			s = r.o.Settings(c.o.Namespace)
 			settings[c.o.Namespace] = s
 		}
-		if heard, due := c.evidenceDue(now.monotonic, s, all); due {
+		if heard, due := c.heartbeatDue(now.monotonic, s, all); due {
 			batch = append(batch, write{pending: c.event(now, heard, s), c: c})
 		}
 	}
 	return batch
 }
 
-// evidenceDue reports whether something has to be written for a connection, and when the peer was heard. If not, it may
-// set when the connection has to be looked at again; by default, that is in the next round.
-func (c *Connection) evidenceDue(now time.Duration, s Settings, all bool) (heard time.Duration, due bool) {
+// heartbeatDue reports whether something has to be written for a connection, and when the peer was heard. If not, it
+// may set when the connection has to be looked at again; by default, that is in the next round.
+func (c *Connection) heartbeatDue(now time.Duration, s Settings, all bool) (heard time.Duration, due bool) {
 	heard = c.lastHeard()
-	next := c.wrote + s.evidenceEvery()
+	next := c.wrote + s.heartbeatEvery()
 	switch {
 	case c.quiet, heard <= c.void:
 		return heard, false
 	case c.changed && now >= c.told+activityEvery:
-	case heard <= c.evidence && !c.failed:
+	case heard <= c.heartbeat && !c.failed:
 		return heard, false
 	case c.dropped && !c.failed && now >= c.wrote+renewEvery:
 	case !all && !c.failed && now < next:
@@ -49,12 +49,12 @@ func (c *Connection) evidenceDue(now time.Duration, s Settings, all bool) (heard
 		}
 		return heard, false
 	}
-	c.r.held[c.index].due = min(now+s.evidenceEvery(), now+longestSleep)
+	c.r.held[c.index].due = min(now+s.heartbeatEvery(), now+longestSleep)
 	return heard, true
 }
 
-// nextLook returns when a connection has to be looked at again that was heard, and whose evidence is written next at a
-// time.
+// nextLook returns when a connection has to be looked at again that was heard, and whose heartbeats are written next at
+// a time.
 func (c *Connection) nextLook(next time.Duration) time.Duration {
 	if c.dropped {
 		return min(next, c.wrote+renewEvery)
@@ -88,10 +88,10 @@ func (c *Connection) event(now clockReading, heard time.Duration, s Settings) pe
 	return p
 }
 
-// wroteEvidence notes that evidence of a connection is stored.
-func (r *Registry) wroteEvidence(w *write, now time.Duration) {
+// wroteHeartbeat notes that a heartbeat of a connection is stored.
+func (r *Registry) wroteHeartbeat(w *write, now time.Duration) {
 	c := w.c
-	c.evidence, c.wrote = w.heard, now
+	c.heartbeat, c.wrote = w.heard, now
 	switch {
 	case isAway(w.state): // the user left by other means, or is invisible
 		c.dropped = true
@@ -118,9 +118,9 @@ func isAway(s lastseen.State) bool { return s.Left || s.At == 0 }
 func (r *Registry) setFailed(c *Connection, failed bool) {
 	switch {
 	case failed && !c.failed:
-		r.stats.Evidence++
+		r.stats.Unwritten++
 	case !failed && c.failed:
-		r.stats.Evidence--
+		r.stats.Unwritten--
 	}
 	c.failed = failed
 }
@@ -137,9 +137,9 @@ func (r *Registry) RecordAgain(namespace string) {
 func (r *Registry) recordAgain(namespace string) {
 	for i := range r.held {
 		c := r.held[i].c
-		if waits := c.evidence == longAgo; !waits && (namespace == "" || c.o.Namespace == namespace) {
+		if waits := c.heartbeat == longAgo; !waits && (namespace == "" || c.o.Namespace == namespace) {
 			r.held[i].due = r.monotonic() + time.Duration(r.o.Random()*float64(againWithin))
-			c.evidence, c.recorded, c.wrote = longAgo, longAgo, longAgo
+			c.heartbeat, c.recorded, c.wrote = longAgo, longAgo, longAgo
 		}
 	}
 }

@@ -18,12 +18,12 @@ func TestReload(t *testing.T) {
 	f.open("alice")
 	f.pass(time.Minute)
 	require.Equal(t, lastseen.State{At: seconds(11)}, f.store.state("alice"))
-	require.Zero(t, f.left, "this goodbye does not make the user leave")
-	require.EqualValues(t, 1, f.Stats().Goodbyes)
+	require.Zero(t, f.left, "this leave does not make the user leave")
+	require.EqualValues(t, 1, f.Stats().Leaves)
 }
 
-// TestNoGoodbye: silence and ends by the server write no goodbye, but what was heard before.
-func TestNoGoodbye(t *testing.T) {
+// TestNoLeave: silence and ends by the server write no leave, but what was heard before.
+func TestNoLeave(t *testing.T) {
 	for _, how := range []Ending{Silent, Ended} {
 		f, c := newConnection(t)
 		f.hear(10*time.Second, c)
@@ -42,9 +42,9 @@ func TestNoGoodbye(t *testing.T) {
 	}
 }
 
-// TestGoodbyeIsNotBeforeEvidence: when the store's clock was slowed down, a goodbye is still not older than the ping
+// TestLeaveIsNotBeforeHeartbeat: when the store's clock was slowed down, a leave is still not older than the ping
 // that was recorded for the same moment.
-func TestGoodbyeIsNotBeforeEvidence(t *testing.T) {
+func TestLeaveIsNotBeforeHeartbeat(t *testing.T) {
 	for name, end := range map[string]func(*Connection){
 		"gone":  func(c *Connection) { c.End(Gone) },
 		"leave": func(c *Connection) { _, _ = c.Leave(t.Context()) },
@@ -61,7 +61,7 @@ func TestGoodbyeIsNotBeforeEvidence(t *testing.T) {
 	}
 }
 
-// TestClockIsSet: a clock that is wrong by years neither stops evidence nor moves it into the future.
+// TestClockIsSet: a clock that is wrong by years neither stops heartbeats nor moves them into the future.
 func TestClockIsSet(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 30 * 365 * 24 * time.Hour, -60 * 365 * 24 * time.Hour} {
 		f, c := newConnection(t)
@@ -83,7 +83,7 @@ func TestClockIsSet(t *testing.T) {
 		heard := f.store.present()
 		c.End(Gone)
 		f.pass(10 * time.Second)
-		require.Equal(t, heard, f.only().At, "nor the goodbye")
+		require.Equal(t, heard, f.only().At, "nor the leave")
 	}
 }
 
@@ -150,8 +150,8 @@ func TestOpenWhileInvisible(t *testing.T) {
 	}
 }
 
-// TestInvisibleGoodbye: the goodbye of a connection that ends in the hidden time changes nothing.
-func TestInvisibleGoodbye(t *testing.T) {
+// TestInvisibleLeave: the leave of a connection that ends in the hidden time changes nothing.
+func TestInvisibleLeave(t *testing.T) {
 	f, c := newConnection(t)
 	f.store.setInvisible(true)
 	left := f.store.state("alice")
