@@ -15,7 +15,7 @@ import (
 	"github.com/lastseen/lastseen/api/problem"
 )
 
-// TestConnectIsPresence: a user who holds a connection is present until the goodbye. Without the ID of a device, the
+// TestConnectIsPresence: a user who holds a connection is present until the leave. Without the ID of a device, the
 // server makes one. A user has a limited number of connections.
 func TestConnectIsPresence(t *testing.T) {
 	w := apitest.NewSocketServer(t)
@@ -60,7 +60,7 @@ func TestConnectIdle(t *testing.T) {
 	alice.Quiet()
 }
 
-// TestConnectEndsWithCloseFrame: a close frame is a goodbye, which is written after the grace, unless the user is back.
+// TestConnectEndsWithCloseFrame: a close frame is a leave, which is written after the grace, unless the user is back.
 func TestConnectEndsWithCloseFrame(t *testing.T) {
 	w := apitest.NewSocketServer(t)
 	one, _ := w.Hello(`{"user":"alice","grace_ms":0}`)
@@ -143,6 +143,6 @@ func TestConnectDrain(t *testing.T) {
 	two.Closed(4503, string(problem.ShuttingDown))
 	w.AwaitSockets(0)
 	w.Config.Shared.EndWebSockets(t.Context())
-	w.Config.Connections.Stop(t.Context()) // writes the goodbyes that wait
+	w.Config.Connections.Stop(t.Context()) // writes the leaves that wait
 	require.Equal(t, "green", w.Get("/chat/users/alice")["status"], "it was the server's wish")
 }

@@ -185,7 +185,7 @@ func TestConnectFlood(t *testing.T) {
 	}
 }
 
-// TestConnectSilence: a client that does not answer pings is closed, and that is no goodbye.
+// TestConnectSilence: a client that does not answer pings is closed, and that is no leave.
 func TestConnectSilence(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
 		w.Config.Settings.PingInterval = time.Second

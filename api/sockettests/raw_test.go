@@ -258,7 +258,7 @@ func TestConnectEarlyData(t *testing.T) {
 	w.AwaitSockets(0)
 }
 
-// TestConnectReset: a connection that is reset is a goodbye, too.
+// TestConnectReset: a connection that is reset is a leave, too.
 func TestConnectReset(t *testing.T) {
 	w := apitest.NewSocketServer(t)
 	s := dialRaw(w)

@@ -92,7 +92,7 @@ func TestConnectTokenExpires(t *testing.T) {
 		require.Less(t, time.Since(begun), 3*time.Second)
 		renewed.Quiet()
 		alice := w.Do("GET", "/users/alice", "", kit.Bearer(token("alice", time.Hour)))
-		require.Equal(t, "green", alice["status"], "the end of a token is no goodbye")
+		require.Equal(t, "green", alice["status"], "the end of a token is no leave")
 	})
 }
 

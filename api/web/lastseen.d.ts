@@ -19,7 +19,7 @@ export interface Presence {
   readonly dot: Dot
   /** The newest ping or leave; null for a user never seen, and while the status is unknown. */
   readonly lastSeen: Date | null
-  /** Whether the user said goodbye. */
+  /** Whether the user left. */
   readonly left: boolean
   /** What the user says, and until when; it ends by itself. */
   readonly availability: Availability | null
@@ -108,7 +108,7 @@ export interface Options {
   interval?: number
   /** Milliseconds without input after which the device is idle. Default: 300,000. A hidden page is idle at once. */
   idleAfter?: number
-  /** Milliseconds from the end of the connection to the goodbye, up to 60,000. Default: that of the server. */
+  /** Milliseconds from the end of the connection to the leave, up to 60,000. Default: that of the server. */
   grace?: number
   /** Called when the server refuses this page, which then does not try again: a close code or an HTTP status. */
   onrefused?: (problem: { status: number; code: string }) => void
@@ -151,9 +151,9 @@ export interface Client extends EventTarget {
   addEventListener<K extends keyof ClientEventMap>(
     type: K, listener: (event: ClientEventMap[K]) => void, options?: boolean | AddEventListenerOptions,
   ): void
-  /** Says goodbye, for a user who signs out, and stops keeping the user online. Watching goes on. */
+  /** Leaves, for a user who signs out, and stops keeping the user online. Watching goes on. */
   leave(): Promise<void>
-  /** Stops everything, without a goodbye of its own. */
+  /** Stops everything, without a leave of its own. */
   close(): void
 }
 

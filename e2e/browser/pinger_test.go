@@ -93,7 +93,7 @@ func TestScriptBackForwardCache(t *testing.T) {
 	require.False(t, s.hasLeft(t))
 }
 
-// TestScriptBackForwardCacheHTTP: a page that pings says no goodbye if the browser keeps it.
+// TestScriptBackForwardCacheHTTP: a page that pings sends no leave if the browser keeps it.
 func TestScriptBackForwardCacheHTTP(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.OpenWithWindows(t, s.pages)
@@ -286,9 +286,9 @@ func TestScriptPingsRenewToken(t *testing.T) {
 	require.JSONEq(t, `[{"status":401,"code":"unauthenticated"}]`, testbrowser.Evaluate[string](t, b, "JSON.stringify(refused)"))
 }
 
-// TestScriptGoodbye: a page that closes while its ping is in progress says goodbye, with its device and token in the
+// TestScriptLeaveOnClose: a page that closes while its ping is in progress leaves, with its device and token in the
 // body, and with time for the next page.
-func TestScriptGoodbye(t *testing.T) {
+func TestScriptLeaveOnClose(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.issueTokens(t, "alice", time.Hour)
 	s.setAnswer(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -327,7 +327,7 @@ func TestScriptLeave(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
 	s.keepOnline(t, b, "")
-	// A goodbye before the welcome would wait for the grace.
+	// A leave before the welcome would wait for the grace.
 	b.Do(t, until(`window.stop = client.watch("alice", show)`), shows("alice", "green"), until("(stop(), true)"))
 	s.leave(t, b)
 }
@@ -341,7 +341,7 @@ func TestScriptLeaveHTTP(t *testing.T) {
 	s.leave(t, b)
 }
 
-// leave says goodbye on a page, and checks that the user has left and the page is quiet.
+// leave has a page leave, and checks that the user has left and the page is quiet.
 func (s *scripted) leave(t *testing.T, b *browser) {
 	t.Helper()
 	b.Do(t, until("(client.leave().then(() => { window.left = true }), true)"), until("window.left"))

@@ -135,7 +135,7 @@ func TestScriptTokenRejects(t *testing.T) {
 	require.Empty(t, s.complaints(b))
 }
 
-// TestScriptLeavesInMove: a goodbye that is lost with the connection, since the page moves to another server, is said
+// TestScriptLeavesInMove: a leave that is lost with the connection, since the page moves to another server, is sent
 // to that one.
 func TestScriptLeavesInMove(t *testing.T) {
 	s := newScripted(t, scriptOptions{})

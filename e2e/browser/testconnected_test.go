@@ -136,7 +136,7 @@ func (c *connected) token() string {
 	return c.issue()
 }
 
-// devices returns how many devices of a user have not said goodbye, and how many have.
+// devices returns how many devices of a user have not left, and how many have.
 func (c *connected) devices(t *testing.T, user string) (live, gone int) {
 	t.Helper()
 	devices, err := c.ReadDevices(t.Context(), "chat", user)

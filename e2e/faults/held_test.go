@@ -12,7 +12,7 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// TestHeldConnectionsEnd ends connections in all ways. A leave is a goodbye at once. The end of the TCP connection is
+// TestHeldConnectionsEnd ends connections in all ways. A leave takes effect at once. The end of the TCP connection is
 // one after the grace. Silence is none: the user turns yellow and grey.
 func TestHeldConnectionsEnd(t *testing.T) {
 	t.Parallel()
@@ -38,7 +38,7 @@ func TestHeldConnectionsEnd(t *testing.T) {
 			if user != "leaves" {
 				require.GreaterOrEqual(t, grey.received.Sub(ended), holdGrace)
 				require.LessOrEqual(t, grey.at, lastseen.InstantOf(grey.received.Add(-holdGrace)),
-					"the time at which it was heard last: a grace or more before the goodbye")
+					"the time at which it was heard last: a grace or more before the leave")
 			}
 		})
 	}

@@ -53,7 +53,7 @@ func here(t testing.TB, tr *trail, s *server, user string) *socket {
 	return c
 }
 
-// passGrace returns when connections to a server that ended before have their goodbyes: those of a user who comes and
+// passGrace returns when connections to a server that ended before have their leaves: those of a user who comes and
 // goes now, and whom the watcher watches.
 func passGrace(t testing.TB, tr *trail, s *server, user string, grace time.Duration) {
 	t.Helper()
@@ -84,7 +84,7 @@ func TestHeldServerKilled(t *testing.T) {
 }
 
 // TestHeldServersRestart restarts three servers one after the other, behind nginx, while clients hold connections. All
-// of them move when they are asked to: nobody turns yellow. One that ignores that is closed, which is not a goodbye.
+// of them move when they are asked to: nobody turns yellow. One that ignores that is closed, which is not a leave.
 func TestHeldServersRestart(t *testing.T) {
 	t.Parallel()
 	clients, drain := testenv.Choose(1000, 200), testenv.Choose("20s", "3s")

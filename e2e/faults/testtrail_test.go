@@ -103,7 +103,7 @@ func (tr *trail) await(t testing.TB, user string, status lastseen.Status) (found
 	return found
 }
 
-// course returns the statuses of a user one after the other, as in "green yellow grey". What follows a goodbye is
+// course returns the statuses of a user one after the other, as in "green yellow grey". What follows a leave is
 // "left" instead of grey; never seen is "unknown".
 func (tr *trail) course(t testing.TB, user string) (text []string) {
 	t.Helper()
@@ -130,7 +130,7 @@ func (tr *trail) requireOnlyGreen(t testing.TB, user string) {
 		"%s: %v", user, course)
 }
 
-// requireDecay checks that a user turned yellow and grey at the thresholds, without a goodbye.
+// requireDecay checks that a user turned yellow and grey at the thresholds, without a leave.
 func (tr *trail) requireDecay(t testing.TB, user string, thresholds lastseen.Thresholds) {
 	t.Helper()
 	tr.await(t, user, lastseen.Grey)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -40,11 +39,11 @@ func TestDevicesTimeline(t *testing.T) {
 	}
 }
 
-// reported returns the device that reports in a row, and whether that is a goodbye.
+// reported returns the device that reports in a row, and whether that is a leave.
 func reported(text string) (id string, gone bool) {
-	pattern := regexp.MustCompile(`the (laptop|phone) (?:is back and )?(pings|says goodbye)`)
+	pattern := regexp.MustCompile(`the (laptop|phone) (?:is back and )?(pings|leaves)`)
 	if match := pattern.FindStringSubmatch(text); match != nil {
-		return match[1], strings.HasPrefix(match[2], "says")
+		return match[1], match[2] == "leaves"
 	}
 	return "", false
 }

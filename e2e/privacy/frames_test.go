@@ -101,7 +101,7 @@ func (s *clientSocket) next(t testing.TB, what string) string {
 	}
 }
 
-// hangUp ends a connection without a goodbye. The server has noticed that when it returns.
+// hangUp ends a connection without a leave. The server has noticed that when it returns.
 func (s *clientSocket) hangUp(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Close(websocket.StatusNormalClosure, ""))

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// settling is how long connections and goodbyes that end in the hidden time take effect after that.
+// settling is how long connections and leaves that end in the hidden time take effect after that.
 const settling = time.Second
 
 // TestInvisibleSettlesLikeLeft compares a user who left with one who became invisible while she was connected, and
-// whose connections end, and goodbyes come, before and after she is visible again.
+// whose connections end, and leaves come, before and after she is visible again.
 func TestInvisibleSettlesLikeLeft(t *testing.T) {
 	t.Parallel()
 	testPair(t, hall, func(t *testing.T, w *pair) {
@@ -42,7 +42,7 @@ func TestInvisibleSettlesLikeLeft(t *testing.T) {
 		w.check(t, "after going visible", 1)
 		w.ping(t, "alice", at+1)
 		w.await(t, time.Now().Add(settling))
-		w.check(t, "after late pings, and goodbyes of the hidden time", 0)
+		w.check(t, "after late pings, and leaves of the hidden time", 0)
 		w.both(t, "POST", "/users/alice/ping", fmt.Sprintf(`{"at":%q,"device":{"id":"tab","kind":"web"}}`, exact(time.Now())))
 		w.check(t, "after a ping that counts", 1)
 
@@ -56,7 +56,7 @@ func TestInvisibleSettlesLikeLeft(t *testing.T) {
 	})
 }
 
-// connectAlice opens three connections of hers on different servers: one whose end is a goodbye at once, and two whose
+// connectAlice opens three connections of hers on different servers: one whose end is a leave at once, and two whose
 // end is one after a while.
 func (w *pair) connectAlice(t *testing.T, device string) (sockets []*clientSocket) {
 	t.Helper()

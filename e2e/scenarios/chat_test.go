@@ -190,7 +190,7 @@ func TestScenarioCrash(t *testing.T) {
 			openApp(t, s, appOptions{user: "alice"})
 			cursor := bob.position()
 			bob = openApp(t, s, appOptions{user: "bob", friends: []string{"alice", "carol"}, cursor: cursor})
-			s.Post(t, chatUsers+"alice/leave", "") // on all devices: the app before the crash has not said goodbye
+			s.Post(t, chatUsers+"alice/leave", "") // on all devices: the app before the crash has not left
 			bob.until(t, "alice", "left")
 			require.Subset(t, []string{"green", "left"}, bob.all("alice"))
 			require.Subset(t, []string{"green"}, bob.all("carol"))

@@ -68,7 +68,7 @@ func heartbeatScenarios() map[string]struct {
 			{none, 150 + 30*60, "grey", ""},
 			{3000, 3000, "green", ""},
 		}},
-		// Devices that each "Refresh connection", and stop without a goodbye. Each keeps the user online; 60 seconds
+		// Devices that each "Refresh connection", and stop without a leave. Each keeps the user online; 60 seconds
 		// after the last one of all devices, the user is not, and 10 minutes after it the user is offline.
 		"devices": {"60s", "10m", []heartbeat{
 			{0, 0, "green", "web"},

@@ -16,7 +16,7 @@ import (
 // StatusOffline. Names in quotes, and those of statuses, are the messenger's. Bob's app follows Alice.
 
 // TestScenarioKilledApp: the process of Alice's app is killed by force: by her, by the system for want of memory, or by
-// a crash. It can send neither heartbeats nor a goodbye. "CloseNotify" reports that the connection is closed, and after
+// a crash. It can send neither heartbeats nor a leave. "CloseNotify" reports that the connection is closed, and after
 // the grace, "setOfflineStatus" has her offline.
 func TestScenarioKilledApp(t *testing.T) {
 	t.Parallel()

@@ -117,7 +117,7 @@ func (c *crowd) change(p *person, now time.Time, did *deeds) {
 	case p.doing == gone, p.doing == silent && n < 7:
 		p.doing, p.ping, p.visits = here, now, p.visits+1
 		did.note("%s is here", p)
-	case p.doing == silent: // never comes back: nobody says goodbye
+	case p.doing == silent: // never comes back: nobody leaves
 		p.doing = gone
 	case p.doing == idle && n < 6:
 		p.doing, p.ping = here, now
