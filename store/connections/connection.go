@@ -41,11 +41,11 @@ const (
 	// Gone: the peer closed the connection, or it broke: a leave at the time at which it was heard last, written
 	// after the grace.
 	Gone Ending = iota
-	// Silent: the peer was not heard any longer. There is no leave, and the record decays.
+	// Silent: the peer was not heard any longer. There is no leave, and the record ages.
 	Silent
 	// Left: the client left by Leave before. If Leave failed, the leave is written as soon as possible.
 	Left
-	// Ended: the server ended the connection. There is no leave, and the record decays.
+	// Ended: the server ended the connection. There is no leave, and the record ages.
 	Ended
 )
 
