@@ -123,7 +123,7 @@ type Shared struct {
 	authenticator atomic.Pointer[auth.Authenticator]
 	// newest is the newest handler, whose configuration decides whether a request can stay open.
 	newest     atomic.Pointer[server]
-	rounds     rounds
+	reloads    waker // also when the server begins to stop
 	watched    watchCounts
 	followed   *limit.Distinct // namespaces
 	sockets    sockets
@@ -232,7 +232,7 @@ func New(c Config) http.Handler {
 	interval := func(namespace string) time.Duration { return s.settings(namespace).PingInterval }
 	s.Telemetry.Configure(c.WebSockets.Max, slices.Collect(maps.Keys(c.Namespaces)), interval)
 	s.newest.Store(s)
-	s.rounds.next() // requests that stay open are authorized again
+	s.reloads.wake() // requests that stay open are authorized again
 	go s.checkSockets()
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError

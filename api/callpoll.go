@@ -80,7 +80,7 @@ type callsPoll struct {
 	waits bool
 	after callPlace
 
-	wakes interruption // by signals
+	wakes waker // by signals
 }
 
 // callPlace says which call the client knows as the one that goes on, and which version of it. The zero value is none.
@@ -119,7 +119,7 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 	}
 	defer counted.clear()
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
-	defer p.userStates.open(of, true, p.wakes.wakeUp).close()
+	defer p.userStates.open(of, true, p.wakes.wake).close()
 	p.permitted = func(caller *auth.Caller) error {
 		err := checkPermission(p.c, readCall, caller)
 		if err == nil {
@@ -139,7 +139,7 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 
 // turn reads the calls. If the client knows them, it waits for a signal, and reports whether to look again.
 func (p *callsPoll) turn(until time.Time) (calls []lastseen.Call, place callPlace, again bool, err error) {
-	turn, done := p.wakes.turn(p.ctx)
+	turn, done := p.wakes.wait(p.ctx)
 	defer done()
 	if calls, place, err = p.read(); err != nil || place != p.after {
 		return calls, place, false, err

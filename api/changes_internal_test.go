@@ -20,15 +20,16 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-func TestRounds(t *testing.T) {
-	var r rounds
-	r.next() // before the first use
-	first := r.current()
+// TestWaker: a round lasts until the next wake.
+func TestWaker(t *testing.T) {
+	var r waker
+	r.wake() // before the first use
+	first := r.round()
 	require.NoError(t, first.Err())
-	require.Same(t, first, r.current())
-	r.next()
+	require.Same(t, first, r.round())
+	r.wake()
 	require.Error(t, first.Err())
-	require.NoError(t, r.current().Err())
+	require.NoError(t, r.round().Err())
 }
 
 // TestWatchCounts checks that a user with a token follows at most 5,000 users over all requests, and that nothing is

@@ -30,7 +30,7 @@ func (n *session) handleWatch(frame clientFrame) error {
 	}
 	select {
 	case f.frames <- w:
-		f.waiting.wakeUp()
+		f.waiting.wake()
 	case <-n.ctx.Done():
 	case <-f.done:
 	}

@@ -180,7 +180,7 @@ func (f *following) endCounts() {
 // setCounts has counts sent soon, instead of those that have not been sent yet.
 func (f *following) setCounts(c *countsResponse) {
 	f.latest.Store(c)
-	f.waiting.wakeUp()
+	f.waiting.wake()
 }
 
 // sendCounts sends counts, unless the caller cannot get them any longer since a reload.

@@ -184,7 +184,7 @@ func (s *sockets) empty() <-chan struct{} {
 // over the time that [WebSocketLimits] has for that: see [Shared.EndWebSockets].
 func (s *Shared) Drain() {
 	s.draining.Store(true)
-	s.rounds.next()
+	s.reloads.wake()
 	s.drainSockets()
 }
 

@@ -65,7 +65,7 @@ type following struct {
 	latest atomic.Pointer[countsResponse] // counts to be sent; nil for none
 	done   chan struct{}                  // closed when the goroutine ends
 
-	waiting interruption
+	waiting waker
 
 	running    bool       // used by the reader alone
 	visibility Visibility // of the namespace when the client began to watch
@@ -235,7 +235,7 @@ func (f *following) run() {
 
 // step waits for something to do, and does it. It returns false if the session ends.
 func (f *following) step() bool {
-	turn, endTurn := f.waiting.turn(f.ctx)
+	turn, endTurn := f.waiting.wait(f.ctx)
 	defer endTurn()
 	select {
 	case frame := <-f.frames:

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -41,10 +40,8 @@ func isPause(err error) bool { return errors.Is(err, errDue) || errors.Is(err, e
 
 // begin begins a round, and sets the time of the next authorization.
 func (r *openRequest) begin(now time.Time) {
-	r.round = r.rounds.current()
-	ctx, cancel := context.WithCancel(r.c.Request().Context())
-	stop := context.AfterFunc(r.round, cancel)
-	r.ctx, r.cancel = ctx, func() { stop(); cancel() }
+	r.round = r.reloads.round()
+	r.ctx, r.cancel = r.reloads.wait(r.c.Request().Context())
 
 	pause := min(max(minRecheck, r.newest.Load().settings(r.namespace).PingInterval), maxRecheck)
 	pause = r.jitter(pause*4/5, pause)
@@ -139,35 +136,3 @@ func (r *openRequest) pollAfter(more bool, wait time.Duration) int64 {
 func (s *server) jitter(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.Random()*float64(high-low))
 }
-
-// rounds wakes the requests that stay open. A round lasts until the configuration is reloaded or the server begins to
-// stop. The zero value is ready to use, and its methods may be called concurrently.
-type rounds struct {
-	mu      sync.Mutex
-	ctx     context.Context //nolint:containedctx // it is the round, for others to wait for; nil before the first use
-	endThis func()
-}
-
-// current returns a context that ends with the current round.
-func (r *rounds) current() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ctx == nil {
-		r.begin()
-	}
-	return r.ctx
-}
-
-// next begins the next round.
-func (r *rounds) next() {
-	r.mu.Lock()
-	end := r.endThis
-	r.begin()
-	r.mu.Unlock()
-	if end != nil {
-		end()
-	}
-}
-
-// begin begins a round. The caller holds the mutex.
-func (r *rounds) begin() { r.ctx, r.endThis = context.WithCancel(context.Background()) }

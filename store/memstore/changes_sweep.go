@@ -47,12 +47,8 @@ func (x *index) sweep(w *store.ChangesSweep) error {
 }
 
 // sweep moves the watermark towards the time of a sweep by one step. It returns false if more users decay than could
-// be kept, or too many of them in one millisecond. n is nil if the namespace does not exist.
+// be kept, or too many of them in one millisecond.
 func (f *feed) sweep(n *namespace, w *store.ChangesSweep, at lastseen.Instant, monotonic time.Duration) bool {
-	if n == nil {
-		f.watermark = w.Now
-		return true
-	}
 	found := n.decays(f.thresholds, f.watermark, w.Now)
 	batch, until, fits := found.step(w.Now)
 	w.More = fits && until < w.Now

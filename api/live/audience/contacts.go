@@ -68,11 +68,7 @@ func (w *Watcher) readSeen(ctx context.Context, due map[string]struct{}) error {
 	if err != nil {
 		return err
 	}
-	var since []store.Place
-	if !w.begun {
-		since = w.since
-	}
-	if err := w.follow(ctx, users, seen, since, nil, false); err != nil {
+	if err := w.follow(ctx, users, seen, w.since, nil, false); err != nil {
 		return err
 	}
 	return w.readAgain(ctx, users)
@@ -247,7 +243,7 @@ func (w *Watcher) Change(ctx context.Context, c feed.Change) (b feed.Batch, err 
 
 // forget stops watching users for good.
 func (w *Watcher) forget(names []string) {
-	w.inner.Ignore(without(names, without(names, w.names()))...)
+	w.inner.Ignore(names...)
 	w.drop(names)
 }
 

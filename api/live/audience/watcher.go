@@ -296,7 +296,7 @@ func (w *Watcher) batch() (b feed.Batch, ok bool) {
 	} else {
 		b.Users = w.flush()
 	}
-	w.begun, w.reset = true, false
+	w.begun, w.reset, w.since = true, false, nil
 	b.More, b.AsOf, b.Places = w.more, w.asOf, []store.Place{w.seal()}
 	return b, b.Snapshot || b.Reset || len(b.Users) > 0
 }
