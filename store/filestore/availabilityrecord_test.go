@@ -21,17 +21,17 @@ func TestRecordOfAvailability(t *testing.T) {
 	var c changes
 	for _, user := range []string{"alice", "bob", "carol", "dave"} {
 		c.Set("chat", user, lastseen.State{At: base})
-		c.Say("chat", user, busy)
+		c.SetAvailability("chat", user, busy)
 		c.Hide("chat", user, hiding)
 	}
-	c.Say("chat", "never seen", lastseen.Said{Note: "a note alone"})
-	c.Say("chat", "alice", away)
+	c.SetAvailability("chat", "never seen", lastseen.Said{Note: "a note alone"})
+	c.SetAvailability("chat", "alice", away)
 	c.Hide("chat", "alice", wasHidden)
 	c.Forget("chat", "bob")
 	c.Trim("chat", "carol")
-	c.Say("chat", "dave", lastseen.Said{})
+	c.SetAvailability("chat", "dave", lastseen.Said{})
 	c.Hide("chat", "dave", memstore.Hidden{})
-	c.Say("dropped", "alice", busy)
+	c.SetAvailability("dropped", "alice", busy)
 	c.Drop("dropped")
 	c.Set("unlisted", "alice", lastseen.State{At: base})
 	c.Hide("unlisted", "alice", hiding)

@@ -114,7 +114,7 @@ func (c *changes) remove(namespace string, change byte, version uint32) {
 	c.namespace = "" // the next change names its namespace again, which creates it
 }
 
-func (c *changes) Say(namespace, user string, s lastseen.Said) {
+func (c *changes) SetAvailability(namespace, user string, s lastseen.Said) {
 	c.in(namespace, changeSaid, version3, user)
 	c.buf = packed.AppendString(c.buf, string(s.Availability))
 	c.buf = binary.AppendVarint(c.buf, int64(s.Until))

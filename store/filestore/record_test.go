@@ -159,7 +159,7 @@ func FuzzReplay(f *testing.F) {
 	c.Set("chat", "bob", lastseen.State{At: base, Left: true})
 	c.SetDevices("chat", "carol", lastseen.State{At: base}, phone(base), map[string]string{"phone": "{}"})
 	c.Drop("other")
-	c.Say("chat", "alice", busy)
+	c.SetAvailability("chat", "alice", busy)
 	c.Hide("chat", "dave", hiding)
 	c.Trim("chat", "bob")
 	c.Hide("unlisted", "eve", hiding)

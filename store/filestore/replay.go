@@ -66,7 +66,8 @@ func (r *reader) replayUser(change byte, user string) {
 	case changeDevices:
 		r.replayDevices(user)
 	case changeSaid:
-		r.to.Say(r.namespace, user, lastseen.Said{Availability: r.availability(), Until: r.time(), Note: r.String()})
+		said := lastseen.Said{Availability: r.availability(), Until: r.time(), Note: r.String()}
+		r.to.SetAvailability(r.namespace, user, said)
 	case changeHidden:
 		h := memstore.Hidden{
 			HiddenTime: lastseen.HiddenTime{End: r.time(), Ended: r.Bool()}, Until: r.time(), Note: r.String(),

@@ -69,8 +69,10 @@ func (d dump) SetDevices(
 	d.devices[namespace+"/"+user] = fmt.Sprint(devices, meta)
 }
 
-// Say implements [memstore.Log].
-func (d dump) Say(namespace, user string, s lastseen.Said) { d.said[namespace+"/"+user] = s }
+// SetAvailability implements [memstore.Log].
+func (d dump) SetAvailability(namespace, user string, s lastseen.Said) {
+	d.said[namespace+"/"+user] = s
+}
 
 // Hide implements [memstore.Log].
 func (d dump) Hide(namespace, user string, h memstore.Hidden) { d.hidden[namespace+"/"+user] = h }

@@ -125,7 +125,7 @@ func (a *saying) record(t *transaction, at, now lastseen.Instant) error {
 			}
 		}
 		t.hide(a.UserKey, h.ended(at, now))
-		t.say(a.UserKey, said)
+		t.setAvailability(a.UserKey, said)
 		return nil
 	}
 	if h.said().At(at) == (lastseen.Said{}) { // visible until now
@@ -186,12 +186,12 @@ func (t *transaction) says(key lastseen.UserKey) bool {
 	return t.saidOf(key) != (lastseen.Said{}) || t.hiddenOf(key) != (Hidden{})
 }
 
-// say changes what others see of what a user says.
-func (t *transaction) say(key lastseen.UserKey, s lastseen.Said) {
+// setAvailability changes what others see of what a user says.
+func (t *transaction) setAvailability(key lastseen.UserKey, s lastseen.Said) {
 	if t.saidOf(key) == s {
 		return
 	}
-	t.log.Say(key.Namespace, key.User, s)
+	t.log.SetAvailability(key.Namespace, key.User, s)
 	t.logged(key.Namespace)
 	if t.staged == nil {
 		t.makeSaid(key, s)
@@ -250,7 +250,7 @@ func (t *transaction) purge(namespace string, said, hiddenBy lastseen.Instant) {
 	}
 	for _, end := range firstUntil(p.ends, said, maxPurge) {
 		if key := (lastseen.UserKey{Namespace: namespace, User: end.user}); t.saidOf(key).Until == end.at {
-			t.say(key, lastseen.Said{})
+			t.setAvailability(key, lastseen.Said{})
 		}
 	}
 	for _, user := range p.nextHidden(maxPurge) {

@@ -5,9 +5,9 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// say stores what others see of what a user says.
-func (x *index) say(namespace, user string, s lastseen.Said) {
-	x.change(namespace, func(u *users) { u.say(user, s) })
+// setAvailability stores what others see of what a user says.
+func (x *index) setAvailability(namespace, user string, s lastseen.Said) {
+	x.change(namespace, func(u *users) { u.setAvailability(user, s) })
 }
 
 // hide stores the hidden time of a user.
@@ -18,7 +18,7 @@ func (x *index) hide(namespace, user string, h Hidden) {
 
 // forget deletes a user, and everything that the user said.
 func (x *index) forget(namespace, user string) {
-	x.say(namespace, user, lastseen.Said{})
+	x.setAvailability(namespace, user, lastseen.Said{})
 	x.hide(namespace, user, Hidden{})
 	if n, ok := x.namespaces.Get(namespace); ok {
 		x.setIn(n, user, lastseen.State{})
@@ -93,7 +93,7 @@ func (t *transaction) makeDevices(key lastseen.UserKey, s lastseen.State, c devi
 // makeSaid is make for what others see of what a user says.
 func (t *transaction) makeSaid(key lastseen.UserKey, s lastseen.Said) {
 	n, _ := t.index.namespaces.Get(key.Namespace)
-	t.publish(n, key.User, func() { t.index.say(key.Namespace, key.User, s) })
+	t.publish(n, key.User, func() { t.index.setAvailability(key.Namespace, key.User, s) })
 }
 
 // makeForget is make for a user who is forgotten.

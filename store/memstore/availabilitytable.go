@@ -102,8 +102,8 @@ func (p *availabilityTable) hiddenOf(user string) Hidden {
 	return Hidden{}
 }
 
-// say stores what a user says, in copies of the texts: they may be parts of a larger buffer. See users.describe.
-func (p *availabilityTable) say(user string, s lastseen.Said) {
+// set stores what a user says, in copies of the texts: they may be parts of a larger buffer. See users.describe.
+func (p *availabilityTable) set(user string, s lastseen.Said) {
 	if old, ok := p.said.Get(user); ok {
 		p.bytes -= saidBytes(user, *old)
 		p.ends.Delete(userTime{old.Until, user})
@@ -229,7 +229,7 @@ func (p *availabilityTable) freeze() frozenAvailability {
 // scan adds what is said in a namespace to a log; see frozen.scan.
 func (f frozenAvailability) scan(log Log, namespace string, written func() bool) {
 	f.said.Scan(func(user string, s *lastseen.Said) bool {
-		log.Say(namespace, user, *s)
+		log.SetAvailability(namespace, user, *s)
 		return written()
 	})
 	f.hidden.Scan(func(user string, h *Hidden) bool {

@@ -50,7 +50,7 @@ func TestAvailabilityTable(t *testing.T) {
 				p.known, p.idle = false, 0
 			}),
 			"forgotten": change(func(user string, p *person) {
-				u.say(user, lastseen.Said{})
+				u.setAvailability(user, lastseen.Said{})
 				u.hide(user, Hidden{})
 				u.remove(user)
 				*p = person{}
@@ -60,7 +60,7 @@ func TestAvailabilityTable(t *testing.T) {
 					Note:  rapid.SampledFrom([]string{"", "x"}).Draw(t, "note"),
 					Until: lastseen.Instant(rapid.IntRange(0, 2).Draw(t, "until")),
 				}
-				u.say(user, p.said)
+				u.setAvailability(user, p.said)
 			}),
 			"hidden": change(func(user string, p *person) {
 				p.hidden.End = lastseen.Instant(rapid.IntRange(0, 2).Draw(t, "end"))

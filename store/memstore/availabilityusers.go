@@ -81,12 +81,12 @@ func (u *users) describes(something bool) bool {
 	return u.availability != nil
 }
 
-// say stores what others see of what a user says, also of a user without a state.
-func (u *users) say(user string, s lastseen.Said) {
+// setAvailability stores what others see of what a user says, also of a user without a state.
+func (u *users) setAvailability(user string, s lastseen.Said) {
 	if !u.describes(s != (lastseen.Said{})) {
 		return
 	}
-	u.availability.say(user, s)
+	u.availability.set(user, s)
 	d := u.detailsOf(user)
 	d.Said = u.availability.saidOf(user)
 	u.describe(user, d)

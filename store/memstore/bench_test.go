@@ -29,7 +29,7 @@ func describable(b *testing.B, every int) *Store {
 	require.NoError(b, err)
 	for n := 0; every > 0 && n < len(batch); n += every {
 		s.tables.mu.Lock()
-		s.tables.index.say("chat", benchUser(n), lastseen.Said{
+		s.tables.index.setAvailability("chat", benchUser(n), lastseen.Said{
 			Availability: lastseen.Busy, Note: fmt.Sprint("in a meeting with ", n), Until: base + lastseen.Instant(n),
 		})
 		s.tables.mu.Unlock()

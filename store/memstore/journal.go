@@ -28,7 +28,7 @@ type Log interface {
 	SetDevices(namespace, user string, s lastseen.State, d lastseen.Devices, meta map[string]string)
 	Forget(namespace, user string)
 	Trim(namespace, user string)
-	Say(namespace, user string, s lastseen.Said)
+	SetAvailability(namespace, user string, s lastseen.Said)
 	Hide(namespace, user string, h Hidden)
 	ChangeContacts(namespace, owner string, used lastseen.Instant, add, remove []string)
 	Drop(namespace string)
@@ -65,7 +65,7 @@ func (nothing) Set(_, _ string, _ lastseen.State)                               
 func (nothing) SetDevices(_, _ string, _ lastseen.State, _ lastseen.Devices, _ map[string]string) {}
 func (nothing) Forget(_, _ string)                                                                {}
 func (nothing) Trim(_, _ string)                                                                  {}
-func (nothing) Say(_, _ string, _ lastseen.Said)                                                  {}
+func (nothing) SetAvailability(_, _ string, _ lastseen.Said)                                      {}
 func (nothing) Hide(_, _ string, _ Hidden)                                                        {}
 func (nothing) Drop(string)                                                                       {}
 func (nothing) Unlist(string)                                                                     {}

@@ -34,9 +34,10 @@ func TestSizeOfAvailability(t *testing.T) {
 		require.Positive(t, size, what)
 	}
 	grows("without anything said", 150, func(i int) { x.setIn(chat, names[i], lastseen.State{At: base}) })
-	grows("who says Busy", 300, func(i int) { x.say("chat", names[i], lastseen.Said{Availability: lastseen.Busy}) })
+	busy := lastseen.Said{Availability: lastseen.Busy}
+	grows("who says Busy", 300, func(i int) { x.setAvailability("chat", names[i], busy) })
 	grows("for a note of 20 characters and an end", 150, func(i int) {
-		x.say("chat", names[i], lastseen.Said{
+		x.setAvailability("chat", names[i], lastseen.Said{
 			Availability: lastseen.Busy, Note: fmt.Sprintf("in room %-12d", i), Until: base + lastseen.Instant(i),
 		})
 	})

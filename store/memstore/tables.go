@@ -87,9 +87,9 @@ func (l *loader) Forget(namespace, user string) {
 	l.x.forget(namespace, user)
 }
 
-func (l *loader) Say(namespace, user string, s lastseen.Said) {
+func (l *loader) SetAvailability(namespace, user string, s lastseen.Said) {
 	l.in(namespace)
-	l.x.say(namespace, user, s)
+	l.x.setAvailability(namespace, user, s)
 }
 
 func (l *loader) Hide(namespace, user string, h Hidden) {

@@ -118,9 +118,11 @@ func (l *lines) add(values ...any) { l.text = append(l.text, fmt.Sprintln(values
 
 func (l *lines) In(namespace string)                          { l.add("in", namespace) }
 func (l *lines) Set(namespace, user string, s lastseen.State) { l.add("set", namespace, user, s) }
-func (l *lines) Say(namespace, user string, s lastseen.Said)  { l.add("say", namespace, user, s) }
-func (l *lines) Hide(namespace, user string, h Hidden)        { l.add("hide", namespace, user, h) }
-func (l *lines) Unlist(namespace string)                      { l.add("unlist", namespace) }
+func (l *lines) SetAvailability(namespace, user string, s lastseen.Said) {
+	l.add("say", namespace, user, s)
+}
+func (l *lines) Hide(namespace, user string, h Hidden) { l.add("hide", namespace, user, h) }
+func (l *lines) Unlist(namespace string)               { l.add("unlist", namespace) }
 func (l *lines) SetDevices(
 	namespace, user string, s lastseen.State, d lastseen.Devices, meta map[string]string,
 ) {

@@ -32,18 +32,18 @@ func (s *Store) SetAvailability(
 	if err != nil {
 		return lastseen.State{}, err
 	}
-	if s.prepareToSay(ctx, c, user, said, store.Bounded(at, now)); c.err != nil {
+	if s.prepareAvailability(ctx, c, user, said, store.Bounded(at, now)); c.err != nil {
 		return lastseen.State{}, c.err
 	}
-	state, err := s.say(ctx, c, user, said, at)
+	state, err := s.writeAvailability(ctx, c, user, said, at)
 	if err != nil {
 		s.metaCache.recheck(name) // see record
 	}
 	return state, err
 }
 
-// prepareToSay checks a namespace, and registers it where that is necessary for what a user says.
-func (s *Store) prepareToSay(
+// prepareAvailability checks a namespace, and registers it where that is necessary for what a user says.
+func (s *Store) prepareAvailability(
 	ctx context.Context, c *resolvedNamespace, user string, said lastseen.Said, at lastseen.Instant,
 ) {
 	invisible := said.Availability == lastseen.Invisible
@@ -55,7 +55,7 @@ func (s *Store) prepareToSay(
 		return
 	}
 	if invisible && !c.hasMeta {
-		before, err := s.readSaid(ctx, c, user, at)
+		before, err := s.readAvailability(ctx, c, user, at)
 		if c.err = err; err != nil || before.Availability == lastseen.Invisible {
 			return // an invisible user does not create the namespace, which does not exist any longer
 		}
@@ -63,7 +63,7 @@ func (s *Store) prepareToSay(
 	s.admit(ctx, []*resolvedNamespace{c})
 }
 
-func (s *Store) say(
+func (s *Store) writeAvailability(
 	ctx context.Context, c *resolvedNamespace, user string, said lastseen.Said, at lastseen.Instant,
 ) (state lastseen.State, err error) {
 	creates := func(has sides) string {
@@ -113,11 +113,11 @@ func (s *Store) ReadAvailability(
 	if !c.hasSideKeys() {
 		return lastseen.Said{}, nil
 	}
-	return s.readSaid(ctx, c, user, at)
+	return s.readAvailability(ctx, c, user, at)
 }
 
-// readSaid reads what a user says. Commands with one key work also while slots move.
-func (s *Store) readSaid(
+// readAvailability reads what a user says. Commands with one key work also while slots move.
+func (s *Store) readAvailability(
 	ctx context.Context, c *resolvedNamespace, user string, at lastseen.Instant,
 ) (lastseen.Said, error) {
 	key, pipe := c.of(user), s.client.Pipeline()

@@ -105,16 +105,16 @@ func TestVisibleWhileTheClockIsAhead(t *testing.T) {
 		require.Equal(t, lastseen.State{At: kit.Base}, kit.Ping(t, right, user, kit.Base))
 	}
 	for _, user := range []string{"alice", "bob"} {
-		require.True(t, availability.Say(t, right, user, availability.Invisible).Left)
+		require.True(t, availability.Set(t, right, user, availability.Invisible).Left)
 	}
-	availability.Say(t, ahead, "alice", lastseen.Said{})
-	require.True(t, availability.Say(t, ahead, "carol", availability.Invisible).Left)
+	availability.Set(t, ahead, "alice", lastseen.Said{})
+	require.True(t, availability.Set(t, ahead, "carol", availability.Invisible).Left)
 	now := kit.Now(t, right)
 	require.Equal(t, lastseen.State{At: now}, kit.Ping(t, right, "alice", now), "the clock cannot keep alice hidden")
 	require.True(t, kit.Ping(t, right, "bob", now).Left)
 	require.Greater(t, kit.Ping(t, right, "carol", now).At, now, "carol left in the future")
-	require.Equal(t, availability.Invisible, availability.Saying(t, right, "bob", kit.Now(t, right)))
-	require.Equal(t, availability.Invisible, availability.Saying(t, right, "carol", kit.Now(t, right)))
+	require.Equal(t, availability.Invisible, availability.Get(t, right, "bob", kit.Now(t, right)))
+	require.Equal(t, availability.Invisible, availability.Get(t, right, "carol", kit.Now(t, right)))
 }
 
 // TestVisibleWhileTheClockIsBehind: the hidden time ends in the past, so what was hidden may be seen, and nothing else
@@ -124,15 +124,15 @@ func TestVisibleWhileTheClockIsBehind(t *testing.T) {
 	url := redistest.Start(t)
 	right, behind := newWrongStore(t, url, 0), newWrongStore(t, url, -years)
 	start := kit.Now(t, right)
-	availability.Say(t, right, "alice", availability.Invisible)
+	availability.Set(t, right, "alice", availability.Invisible)
 	left := kit.Lookup(t, right, "alice")[0]
 	require.Equal(t, left, kit.Ping(t, behind, "alice", kit.Now(t, behind)), "hidden without an end")
-	availability.Say(t, behind, "alice", availability.Busy)
+	availability.Set(t, behind, "alice", availability.Busy)
 	require.Equal(t, left, kit.Lookup(t, right, "alice")[0])
 	require.Equal(t, lastseen.State{At: start + 1000}, kit.Ping(t, right, "alice", start+1000))
 
 	require.Equal(t, lastseen.State{At: start}, kit.Ping(t, right, "bob", start))
-	state := availability.Say(t, behind, "bob", availability.Invisible)
+	state := availability.Set(t, behind, "bob", availability.Invisible)
 	require.Equal(t, lastseen.State{At: start, Left: true}, state, "the user's time is later")
 	require.Equal(t, state, kit.Ping(t, right, "bob", kit.Now(t, right)))
 }
@@ -143,13 +143,13 @@ func TestWrongClockDeletesNothing(t *testing.T) {
 	right, ahead := newWrongStore(t, url, 0), newWrongStore(t, url, years)
 	now := kit.Now(t, right)
 	hour := lastseen.Said{Availability: lastseen.Away, Until: now.Add(time.Hour)}
-	availability.Say(t, right, "alice", hour)
-	availability.Say(t, right, "bob", lastseen.Said{Availability: lastseen.Invisible, Until: now.Add(time.Hour)})
+	availability.Set(t, right, "alice", hour)
+	availability.Set(t, right, "bob", lastseen.Said{Availability: lastseen.Invisible, Until: now.Add(time.Hour)})
 	availability.SayAt(t, ahead, "carol", availability.Busy, now)
 	require.NoError(t, right.Forget(ctx, "chat", "carol"))
 	require.False(t, kit.RemoveEmpty(t, right, "chat"))
-	require.Equal(t, hour, availability.Saying(t, right, "alice", kit.Now(t, right)))
-	require.Equal(t, lastseen.Invisible, availability.Saying(t, right, "bob", kit.Now(t, right)).Availability)
+	require.Equal(t, hour, availability.Get(t, right, "alice", kit.Now(t, right)))
+	require.Equal(t, lastseen.Invisible, availability.Get(t, right, "bob", kit.Now(t, right)).Availability)
 	require.True(t, kit.Ping(t, right, "bob", now).Left)
 	require.Equal(t, int64(1), client.ZCard(ctx, endsKey(stores.Chat)).Val())
 	require.Equal(t, []string{"", "bob"}, client.ZRange(ctx, stores.HiddenOfChat, 0, -1).Val())

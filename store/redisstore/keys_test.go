@@ -154,8 +154,8 @@ func fillAll(t *testing.T, s *redisstore.Store) {
 	device.Meta = "{}"
 	stores.Record(t, s, device)
 	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
-	availability.Say(t, s, "carol", lastseen.Said{Note: "x", Until: end})
-	availability.Say(t, s, "dora", availability.Invisible)
+	availability.Set(t, s, "carol", lastseen.Said{Note: "x", Until: end})
+	availability.Set(t, s, "dora", availability.Invisible)
 	c := newCallers(t, s)
 	n := c.Call("carol", "erin")
 	n.Key, n.App = "k", "1"

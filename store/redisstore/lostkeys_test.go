@@ -84,7 +84,7 @@ func (l *lossTest) prepare(key string) string {
 	old := kit.Now(l, s).Add(-time.Minute)
 	must(s.Ping(ctx, "chat", kit.Events(old, all...)))(l.T)
 	hash := l.client.Dump(ctx, sidesKey(stores.Chat)).Val()
-	availability.Say(l, s, "alice", lastseen.Said{Note: "x", Until: old.Add(time.Hour)})
+	availability.Set(l, s, "alice", lastseen.Said{Note: "x", Until: old.Add(time.Hour)})
 	availability.SayAt(l, s, "bob", availability.Invisible, old)
 	availability.SayAt(l, s, "carol", availability.Invisible, old)
 	device := stores.OnDevice("erin", "tab", old)
@@ -103,7 +103,7 @@ func (l *lossTest) prepare(key string) string {
 	device.At, device.Meta = now, ""
 	stores.Record(l, s, device)
 	kit.Leave(l, s, "dave", now+1)
-	availability.Say(l, s, "alice", availability.Invisible)
+	availability.Set(l, s, "alice", availability.Invisible)
 	l.follower = newReader(l.T, s, all...)
 	return dump
 }

@@ -29,9 +29,9 @@ func TestFeaturesActAtOnce(t *testing.T) {
 			kit.Ping(t, s, "bob", now)
 			require.Zero(t, described(t, s, "alice"))
 		}
-		availability.Say(t, a, "bob", availability.Busy)
+		availability.Set(t, a, "bob", availability.Busy)
 		require.Equal(t, availability.Busy, described(t, b, "bob").Said)
-		state := availability.Say(t, a, "alice", availability.Invisible)
+		state := availability.Set(t, a, "alice", availability.Invisible)
 		require.True(t, state.Left)
 		require.Equal(t, state, kit.Ping(t, b, "alice", kit.Now(t, b)))
 		require.Equal(t, state, stores.Record(t, b, stores.OnDevice("alice", "tab", kit.Now(t, b))))
@@ -57,9 +57,9 @@ func TestFeaturesActAtOnce(t *testing.T) {
 func TestLostHash(t *testing.T) {
 	ctx, client, s := stores.Start(t)
 	now := kit.Now(t, s)
-	availability.Say(t, s, "bob", availability.Busy)
+	availability.Set(t, s, "bob", availability.Busy)
 	stores.Record(t, s, stores.OnDevice("carol", "tab", now))
-	state := availability.Say(t, s, "alice", availability.Invisible)
+	state := availability.Set(t, s, "alice", availability.Invisible)
 	require.NoError(t, s.RecordChanges(ctx, "chat", hours))
 	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
 	kit.Leave(t, s, "dave", now)
@@ -70,7 +70,7 @@ func TestLostHash(t *testing.T) {
 		"Leave":    func() { kit.Leave(t, s, "erin", now+1) },
 		"Devices":  func() { stores.Record(t, s, stores.OnDevice("carol", "tab", now+1)) },
 		"Describe": func() { require.Equal(t, availability.Busy, described(t, s, "bob").Said); kit.Ping(t, s, "x", now) },
-		"Say":      func() { availability.Say(t, s, "bob", availability.Busy) },
+		"Say":      func() { availability.Set(t, s, "bob", availability.Busy) },
 		"Changes":  func() { newReader(t, s, "bob") },
 		"Forget":   func() { require.NoError(t, s.Forget(ctx, "chat", "nobody")) },
 		"Contacts": func() { require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"})) },
@@ -99,16 +99,16 @@ func TestEmptiedSideKeysLeaveTheHash(t *testing.T) {
 	}
 	kit.Ping(t, s, "alice", now)
 	requireSides("-")
-	availability.Say(t, s, "alice", lastseen.Said{Note: "x", Until: now + hour})
+	availability.Set(t, s, "alice", lastseen.Said{Note: "x", Until: now + hour})
 	requireSides("-de")
-	availability.Say(t, s, "alice", lastseen.Said{})
+	availability.Set(t, s, "alice", lastseen.Said{})
 	requireSides("-")
 	device := stores.OnDevice("alice", "tab", now)
 	device.Meta, device.Idle = "{}", now-1
 	stores.Record(t, s, device)
 	requireSides("-dmr")
 	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
-	availability.Say(t, s, "alice", availability.Invisible)
+	availability.Set(t, s, "alice", availability.Invisible)
 	requireSides("-chmpru")
 	require.NoError(t, s.SetContacts(ctx, "chat", "alice", nil))
 	requireSides("-hmpr")
@@ -122,8 +122,8 @@ func TestEmptiedSideKeysLeaveTheHash(t *testing.T) {
 func TestOldLayout(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	old := stores.New(t, redisstore.Options{URL: url})
-	availability.Say(t, old, "bob", availability.Busy)
-	state := availability.Say(t, old, "alice", availability.Invisible)
+	availability.Set(t, old, "bob", availability.Busy)
+	state := availability.Set(t, old, "alice", availability.Invisible)
 	require.NoError(t, old.RecordChanges(ctx, "chat", hours))
 	require.NoError(t, old.Close())
 	meta := client.HGet(ctx, "presence::meta", "chat").Val()
@@ -198,7 +198,7 @@ func TestInvisibleNeedsARedisThatKeepsKeys(t *testing.T) {
 		} else {
 			require.NoError(t, err, policy)
 		}
-		availability.Say(t, s, "bob", availability.Busy)
+		availability.Set(t, s, "bob", availability.Busy)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestOlderHash(t *testing.T) {
 	s := stores.New(t, redisstore.Options{URL: url})
 	kit.Ping(t, s, "bob", kit.Now(t, s))
 	dump := client.Dump(ctx, sidesKey(stores.Chat)).Val()
-	state := availability.Say(t, s, "alice", availability.Invisible)
+	state := availability.Set(t, s, "alice", availability.Invisible)
 	for _, server := range []*redisstore.Store{s, stores.New(t, redisstore.Options{URL: url})} {
 		lose["older"](t, client, sidesKey(stores.Chat), dump)
 		described(t, server, "bob")
@@ -234,13 +234,13 @@ func TestLostKeyOfHiddenTimes(t *testing.T) {
 	s, other := stores.New(t, o), stores.New(t, o)
 	crowd := stores.Numbered("u", 1200) // more than two steps
 	for _, user := range crowd {
-		availability.Say(t, s, user, availability.Invisible)
+		availability.Set(t, s, user, availability.Invisible)
 	}
 	for _, key := range []string{stores.HiddenOfChat, stores.PrivateOfChat} {
 		for name, lose := range lose {
 			t.Run(key+" "+name, func(t *testing.T) {
 				now := kit.Now(t, s)
-				availability.Say(t, s, "alice", lastseen.Said{})
+				availability.Set(t, s, "alice", lastseen.Said{})
 				for _, user := range []string{"bob", "dave", "erin"} {
 					availability.SayAt(t, s, user, availability.Invisible, now-1000)
 				}
@@ -250,7 +250,7 @@ func TestLostKeyOfHiddenTimes(t *testing.T) {
 				}
 				require.NoError(t, s.Forget(ctx, "chat", "erin"))
 				hidden := append([]string{"alice"}, crowd...)
-				alice := availability.Say(t, s, "alice", availability.Invisible)
+				alice := availability.Set(t, s, "alice", availability.Invisible)
 				kit.Ping(t, other, "bob", kit.Now(t, other))
 				require.NoError(t, client.ConfigResetStat(ctx).Err())
 
@@ -263,11 +263,11 @@ func TestLostKeyOfHiddenTimes(t *testing.T) {
 				}
 				require.True(t, kit.Ping(t, other, "dave", now-501).Left, "a ping from the hidden time arrives late")
 				require.Equal(t, alice, kit.Ping(t, s, "alice", kit.Now(t, s)))
-				require.Equal(t, lastseen.Invisible, availability.Saying(t, s, "alice", kit.Now(t, s)).Availability)
+				require.Equal(t, lastseen.Invisible, availability.Get(t, s, "alice", kit.Now(t, s)).Availability)
 				require.Regexp(t, `cmdstat_[hz]scan:calls=([3-9]|1\d),`, client.Info(ctx, "commandstats").Val())
 				private := client.HLen(ctx, stores.PrivateOfChat).Val()
 				require.Equal(t, client.ZCard(ctx, stores.HiddenOfChat).Val(), private)
-				availability.Say(t, other, "alice", lastseen.Said{})
+				availability.Set(t, other, "alice", lastseen.Said{})
 				require.False(t, kit.Ping(t, other, "alice", kit.Now(t, other)+1).Left)
 			})
 		}
@@ -298,7 +298,7 @@ func TestHiddenTimesWithoutMark(t *testing.T) {
 		require.NoError(t, client.Del(ctx, key).Err())
 		require.True(t, kit.Ping(t, s, "alice", now).Left, key)
 		require.False(t, kit.Ping(t, s, "bob", now).Left, key)
-		availability.Say(t, s, "alice", lastseen.Said{})
+		availability.Set(t, s, "alice", lastseen.Said{})
 		require.False(t, kit.Ping(t, s, "alice", kit.Now(t, s)+1).Left, key)
 	}
 }

@@ -90,7 +90,7 @@ func testCancelled(t *testing.T, s store.Store) {
 		contacts.Set(t, s, "bob", "carol")
 		availability.SayAt(t, s, "carol", availability.Invisible, kit.Base)
 		devices.Record(t, s, devices.On("bob", "a", kit.Base))
-		availability.Say(t, s, "bob", availability.Busy)
+		availability.Set(t, s, "bob", availability.Busy)
 		f.Read()
 	}
 	devices.Require(t, s, "bob", "a")

@@ -33,8 +33,8 @@ func TestKeysOfAvailability(t *testing.T) {
 
 	now := kit.Now(t, s)
 	end := now.Add(time.Hour)
-	availability.Say(t, s, "alice", availability.Busy)
-	availability.Say(t, s, "bob", lastseen.Said{Note: "back  soon", Until: end})
+	availability.Set(t, s, "alice", availability.Busy)
+	availability.Set(t, s, "bob", lastseen.Said{Note: "back  soon", Until: end})
 	idle := stores.OnDevice("carol", "tab", now)
 	idle.Idle = now - 5
 	stores.Record(t, s, idle)
@@ -93,7 +93,7 @@ func TestAvailabilityIsDeleted(t *testing.T) {
 		for _, user := range users {
 			require.NoError(t, s.Forget(ctx, "chat", user))
 		}
-		availability.Say(t, s, "u1", availability.Invisible)
+		availability.Set(t, s, "u1", availability.Invisible)
 		require.NoError(t, client.Del(ctx, "presence:chat", "presence:chat:0", "presence:chat:1", "presence:chat:2",
 			"presence:chat:3", "presence:chat:4", "presence:chat:5", "presence:chat:6").Err())
 		removed = kit.RemoveEmpty(t, s, "chat")
@@ -119,18 +119,18 @@ func TestForeignDetails(t *testing.T) {
 		s, log := stores.NewLogged(t, redisstore.Options{URL: url})
 		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 		require.NoError(t, stores.Ping(s, "chat", "alice", "carol"))
-		availability.Say(t, s, "bob", availability.Busy)
+		availability.Set(t, s, "bob", availability.Busy)
 		require.NoError(t, client.HSet(ctx, detailsOfChat, "alice", text, "carol", text).Err())
 		for _, user := range []string{"alice", "carol"} {
 			require.Zero(t, availability.Details(t, s, user)[user], "%q", text)
-			require.Zero(t, availability.Saying(t, s, user, kit.Now(t, s)), "%q", text)
+			require.Zero(t, availability.Get(t, s, user, kit.Now(t, s)), "%q", text)
 		}
 		require.Equal(t, availability.Busy, availability.Details(t, s, "bob")["bob"].Said)
 		idle := stores.OnDevice("carol", "tab", kit.Base+1)
 		idle.Idle = kit.Base
 		stores.Record(t, s, idle)
 		require.Equal(t, store.Details{IdleSince: kit.Base}, availability.Details(t, s, "carol")["carol"], "%q", text)
-		availability.Say(t, s, "alice", availability.Busy)
+		availability.Set(t, s, "alice", availability.Busy)
 		require.Equal(t, availability.Busy, availability.Details(t, s, "alice")["alice"].Said, "%q", text)
 		require.NoError(t, s.Close())
 		require.Equal(t, 1, log.Count("cannot be read"), "%q: %s", text, log)
@@ -141,12 +141,12 @@ func TestForeignDetails(t *testing.T) {
 // it.
 func TestVersionsAreDeleted(t *testing.T) {
 	ctx, client, s := stores.Start(t)
-	availability.Say(t, s, "alice", availability.Busy)
+	availability.Set(t, s, "alice", availability.Busy)
 	for _, said := range []lastseen.Said{{Note: "another"}, {}} {
 		require.NoError(t, client.HSet(ctx, detailsOfChat, "", strings.Repeat("v", 64)).Err())
 		require.NotZero(t, availability.Details(t, s, "alice")["alice"])
 		require.Zero(t, availability.Details(t, s, "bob")["bob"])
-		availability.Say(t, s, "alice", said)
+		availability.Set(t, s, "alice", said)
 		require.Equal(t, said, availability.Details(t, s, "alice")["alice"].Said)
 		require.False(t, client.HExists(ctx, detailsOfChat, "").Val())
 	}
@@ -157,9 +157,9 @@ func TestVersionsAreDeleted(t *testing.T) {
 func TestForeignPrivate(t *testing.T) {
 	ctx, client, s := stores.Start(t)
 	for i, text := range []string{"", "x", "x y", "-1 ", "0 a\nb", "99999999999999999999 ", "0 \xff"} {
-		availability.Say(t, s, "alice", availability.Invisible)
+		availability.Set(t, s, "alice", availability.Invisible)
 		require.NoError(t, client.HSet(ctx, stores.PrivateOfChat, "alice", text).Err())
-		require.Zero(t, availability.Saying(t, s, "alice", kit.Now(t, s)), "%q", text)
+		require.Zero(t, availability.Get(t, s, "alice", kit.Now(t, s)), "%q", text)
 		require.True(t, kit.Ping(t, s, "alice", kit.Now(t, s)).Left, "hidden until the user says something")
 		end := kit.Now(t, s)
 		availability.SayAt(t, s, "alice", lastseen.Said{}, end)

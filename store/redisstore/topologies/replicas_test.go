@@ -134,7 +134,7 @@ func TestReplicaAnswers(t *testing.T) {
 	var calls replicaCalls
 	ctx, r := context.Background(), newReplicated(t, redisstore.Options{ObserveReplica: calls.observe})
 	said := lastseen.Said{Availability: lastseen.Busy}
-	availability.Say(t, r.Store, "alice", said)
+	availability.Set(t, r.Store, "alice", said)
 	stores.Eventually(t, func() bool {
 		records, err := r.reads(t).List(ctx, "chat", query())
 		return err == nil && len(records) == 2
@@ -177,7 +177,7 @@ func TestReplicaLacksOwnWrites(t *testing.T) {
 		"Leave":         func(t *testing.T, r *replicated) { kit.Leave(t, r, "alice", kit.Base+1) },
 		"RecordDevices": func(t *testing.T, r *replicated) { devices.RecordOne(t, r, devices.On("alice", "tab", kit.Base+1)) },
 		"Forget":        func(t *testing.T, r *replicated) { require.NoError(t, r.Forget(ctx, "chat", "alice")) },
-		"invisible":     func(t *testing.T, r *replicated) { availability.Say(t, r.Store, "alice", availability.Invisible) },
+		"invisible":     func(t *testing.T, r *replicated) { availability.Set(t, r.Store, "alice", availability.Invisible) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReplicated(t, redisstore.Options{MaxLag: redisstore.MaxLag})

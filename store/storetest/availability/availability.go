@@ -74,8 +74,8 @@ var (
 	Nothing   lastseen.Said
 )
 
-// Say records what a user says now.
-func Say(t require.TestingT, s store.Store, user string, what lastseen.Said) lastseen.State {
+// Set records what a user says now.
+func Set(t require.TestingT, s store.Store, user string, what lastseen.Said) lastseen.State {
 	return SayAt(t, s, user, what, kit.Now(t, s))
 }
 
@@ -93,8 +93,8 @@ func SayIn(
 	return state
 }
 
-// Saying returns what a user says at a time.
-func Saying(t require.TestingT, s store.Store, user string, at lastseen.Instant) lastseen.Said {
+// Get returns what a user says at a time.
+func Get(t require.TestingT, s store.Store, user string, at lastseen.Instant) lastseen.Said {
 	return sayingIn(t, s, kit.Namespace, user, at)
 }
 
@@ -149,7 +149,7 @@ func inEffect(
 
 // RequireSaid checks what a user says, and that others see it.
 func RequireSaid(t require.TestingT, s store.Store, user string, want lastseen.Said) {
-	require.Equal(t, want, Saying(t, s, user, kit.Now(t, s)), user)
+	require.Equal(t, want, Get(t, s, user, kit.Now(t, s)), user)
 	requireSeen(t, s, user, want)
 }
 
@@ -162,7 +162,7 @@ func requireSeen(t require.TestingT, s store.Store, user string, want lastseen.S
 func requireInvisible(
 	t require.TestingT, s store.Store, user string, says lastseen.Said, state lastseen.State, seen lastseen.Said,
 ) {
-	require.Equal(t, says, Saying(t, s, user, kit.Now(t, s)), user)
+	require.Equal(t, says, Get(t, s, user, kit.Now(t, s)), user)
 	require.Equal(t, state, kit.Lookup(t, s, user)[0], user)
 	requireSeen(t, s, user, seen)
 }
@@ -180,7 +180,7 @@ func testDescribe(t *testing.T, s store.Store) {
 	kit.Ping(t, s, "here", start)
 	kit.Leave(t, s, "left", start)
 	for _, user := range []string{"here", "left", "unknown"} {
-		Say(t, s, user, Said(lastseen.Busy, user))
+		Set(t, s, user, Said(lastseen.Busy, user))
 	}
 	names := []string{"unknown", "nobody", "left", "here", "nobody else"}
 	want := map[string]store.Details{}
@@ -257,7 +257,7 @@ func testSaidConcurrent(t *testing.T, s store.Store) {
 	wg.Wait()
 	for i := range users {
 		user := fmt.Sprint("user", i)
-		got := Saying(t, s, user, start)
+		got := Get(t, s, user, start)
 		require.Equal(t, fmt.Sprint(int(got.Until-start-60*kit.Minute)), got.Note)
 		RequireSaid(t, s, user, got)
 		SayAt(t, s, user, Invisible, start+kit.Minute/60)

@@ -69,10 +69,10 @@ func testInvisibleInBatch(t *testing.T, s store.Store) {
 func testInvisibleUntil(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	first, end := start-60*kit.Minute, start-30*kit.Minute
-	Say(t, s, "alice", Away)
+	Set(t, s, "alice", Away)
 	SayAt(t, s, "alice", Until(end, Invisible), first)
-	require.Equal(t, Until(end, Invisible), Saying(t, s, "alice", end-1))
-	require.Equal(t, Away, Saying(t, s, "alice", end), "what was said before counts again")
+	require.Equal(t, Until(end, Invisible), Get(t, s, "alice", end-1))
+	require.Equal(t, Away, Get(t, s, "alice", end), "what was said before counts again")
 	RequireSaid(t, s, "alice", Away)
 	for _, at := range []lastseen.Instant{kit.Base, first, first + 1, end - 1} {
 		require.Equal(t, kit.Left(first), kit.Ping(t, s, "alice", at), "hidden")

@@ -223,7 +223,7 @@ func (m *model) relearn(t *rapid.T) {
 	for _, user := range names {
 		p, says := m.users[user], described[user].Said
 		if at := m.clock + 2; !p.invisible(at) {
-			says = Saying(t, m, user, at)
+			says = Get(t, m, user, at)
 		}
 		if says == Nothing {
 			p.seen = Nothing
@@ -256,7 +256,7 @@ func (m *model) check(t *rapid.T) {
 				says.Until = 0
 			}
 		}
-		require.Equal(t, says.At(at), Saying(t, m, user, at), user)
+		require.Equal(t, says.At(at), Get(t, m, user, at), user)
 		require.ElementsMatch(t, p.devices.Of(p.State).Records, devices.Of(t, m, user).Records, user)
 	}
 	require.Equal(t, want, Details(t, m, names...))

@@ -23,10 +23,10 @@ func testSaid(t *testing.T, s store.Store) {
 		Until(at+90*kit.Minute, Said("", "for a while")), Until(lastseen.MaxInstant, Away), Nothing, Busy,
 	} {
 		for range 2 { // repeating it changes nothing
-			require.Equal(t, kit.Here(at), Say(t, s, "alice", what))
+			require.Equal(t, kit.Here(at), Set(t, s, "alice", what))
 			RequireSaid(t, s, "alice", what)
 		}
-		require.Equal(t, what, Saying(t, s, "alice", at-60*kit.Minute), "since when is not kept")
+		require.Equal(t, what, Get(t, s, "alice", at-60*kit.Minute), "since when is not kept")
 	}
 	RequireSaid(t, s, "bob", Nothing)
 	require.Equal(t, []string{"alice"}, kit.Remaining(t, s), "bob does not exist")
@@ -34,9 +34,9 @@ func testSaid(t *testing.T, s store.Store) {
 
 // testSaidOfNeverSeen: a user without a state can say something, and is still never seen.
 func testSaidOfNeverSeen(t *testing.T, s store.Store) {
-	require.Zero(t, Say(t, s, "alice", Nothing))
+	require.Zero(t, Set(t, s, "alice", Nothing))
 	require.Empty(t, kit.Existing(t, s), "saying nothing does not create a namespace")
-	require.Zero(t, Say(t, s, "alice", Busy))
+	require.Zero(t, Set(t, s, "alice", Busy))
 	require.Equal(t, []store.NamespaceInfo{{Name: kit.Namespace}}, kit.Namespaces(t, s, 10),
 		"saying something creates it")
 	RequireSaid(t, s, "alice", Busy)
@@ -50,7 +50,7 @@ func testSaidOfNeverSeen(t *testing.T, s store.Store) {
 	require.Equal(t, kit.Here(kit.Base), kit.Ping(t, s, "alice", kit.Base))
 	require.Equal(t, kit.Left(kit.Base), kit.Leave(t, s, "alice", kit.Base))
 	RequireSaid(t, s, "alice", Busy)
-	require.Equal(t, kit.Left(kit.Base), Say(t, s, "alice", Nothing))
+	require.Equal(t, kit.Left(kit.Base), Set(t, s, "alice", Nothing))
 	RequireSaid(t, s, "alice", Nothing)
 }
 
@@ -74,7 +74,7 @@ func testSaidNotes(t *testing.T, s store.Store) {
 		for _, what := range []lastseen.Said{
 			Said("", note), Said(lastseen.Away, note), Until(start+60*kit.Minute, Said(lastseen.Busy, note)),
 		} {
-			Say(t, s, user, what)
+			Set(t, s, user, what)
 			RequireSaid(t, s, user, what)
 		}
 		for _, what := range []lastseen.Said{
@@ -95,7 +95,7 @@ func testSaidOfUserIDs(t *testing.T, s store.Store) {
 			continue // says nothing
 		}
 		what := Until(start+60*kit.Minute, Said(lastseen.Busy, fmt.Sprint(i)))
-		Say(t, s, id, what)
+		Set(t, s, id, what)
 		want[id] = store.Details{Said: what}
 	}
 	require.Equal(t, want, Details(t, s, ids...))
@@ -144,7 +144,7 @@ func testSaidMany(t *testing.T, s store.Store) {
 	want := map[string]store.Details{}
 	for i := 0; i < len(names); i += 20 {
 		what := Said(lastseen.Away, names[i])
-		require.Equal(t, kit.Here(kit.Base), Say(t, s, names[i], what))
+		require.Equal(t, kit.Here(kit.Base), Set(t, s, names[i], what))
 		want[names[i]] = store.Details{Said: what}
 	}
 	require.Equal(t, want, Details(t, s, names...))
@@ -161,15 +161,15 @@ func testSaidEnds(t *testing.T, s store.Store) {
 	end := start - 30*kit.Minute
 	kit.Ping(t, s, "alice", start-70*kit.Minute)
 	require.Equal(t, kit.Here(start-70*kit.Minute), SayAt(t, s, "alice", Until(end, Busy), start-60*kit.Minute))
-	require.Equal(t, Nothing, Saying(t, s, "alice", end))
-	require.Equal(t, Nothing, Saying(t, s, "alice", start))
+	require.Equal(t, Nothing, Get(t, s, "alice", end))
+	require.Equal(t, Nothing, Get(t, s, "alice", start))
 	RequireSaid(t, s, "alice", Nothing)
 	require.Equal(t, kit.Here(start), kit.Ping(t, s, "alice", start))
 	RequireSaid(t, s, "alice", Nothing)
 
-	Say(t, s, "bob", Until(start+60*kit.Minute, Busy))
-	require.Equal(t, Busy.Note, Saying(t, s, "bob", start+60*kit.Minute-1).Note, "one millisecond is left")
-	require.Equal(t, Nothing, Saying(t, s, "bob", start+60*kit.Minute))
+	Set(t, s, "bob", Until(start+60*kit.Minute, Busy))
+	require.Equal(t, Busy.Note, Get(t, s, "bob", start+60*kit.Minute-1).Note, "one millisecond is left")
+	require.Equal(t, Nothing, Get(t, s, "bob", start+60*kit.Minute))
 	RequireSaid(t, s, "bob", Until(start+60*kit.Minute, Busy))
 }
 
@@ -182,10 +182,10 @@ func testSaidEndedBefore(t *testing.T, s store.Store) {
 			require.Zero(t, SayAt(t, s, user, Until(end, what), start))
 			require.Empty(t, kit.Existing(t, s), "saying nothing does not create a namespace")
 			RequireSaid(t, s, user, Nothing)
-			require.Equal(t, Nothing, Saying(t, s, user, end-1), "nothing was recorded")
+			require.Equal(t, Nothing, Get(t, s, user, end-1), "nothing was recorded")
 		}
 	}
-	Say(t, s, "alice", Busy)
+	Set(t, s, "alice", Busy)
 	require.Zero(t, SayAt(t, s, "alice", Until(start-1, Away), start))
 	RequireSaid(t, s, "alice", Nothing)
 	require.Equal(t, kit.Here(start), kit.Ping(t, s, "alice", start), "she was not invisible")
@@ -203,18 +203,18 @@ func testSaidAhead(t *testing.T, s store.Store) {
 		RequireSaid(t, s, user, Until(start+30*kit.Minute, Busy))
 	}
 	SayAt(t, s, "near", Until(start+1000, Busy), start+3000)
-	require.Equal(t, Nothing, Saying(t, s, "near", start), "it had ended by then")
+	require.Equal(t, Nothing, Get(t, s, "near", start), "it had ended by then")
 }
 
 // testSaidWithWrongTimes: nothing is deleted because a caller's time is past its end.
 func testSaidWithWrongTimes(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	hour, ctx := Until(start+60*kit.Minute, Busy), context.Background()
-	Say(t, s, "alice", hour)
+	Set(t, s, "alice", hour)
 	SayAt(t, s, "bob", Until(start+60*kit.Minute, Invisible), start)
 	for _, at := range []lastseen.Instant{start + 90*kit.Minute, lastseen.MaxInstant} {
-		require.Equal(t, Nothing, Saying(t, s, "alice", at))
-		require.Equal(t, Nothing, Saying(t, s, "bob", at))
+		require.Equal(t, Nothing, Get(t, s, "alice", at))
+		require.Equal(t, Nothing, Get(t, s, "bob", at))
 		SayAt(t, s, "other", Away, at)
 		kit.Ping(t, s, "other", at)
 		_, err := s.Trim(ctx, kit.Namespace, store.TrimQuery{Age: time.Hour, Now: at, All: true})
@@ -225,7 +225,7 @@ func testSaidWithWrongTimes(t *testing.T, s store.Store) {
 	for range 3 { // time that passed by the store's clock, but not by the caller's
 		SayAt(t, s, "carol", Until(start-30*kit.Minute, Busy), start-60*kit.Minute)
 		SayAt(t, s, "other", Away, start-50*kit.Minute)
-		require.Equal(t, Until(start-30*kit.Minute, Busy), Saying(t, s, "carol", start-40*kit.Minute))
+		require.Equal(t, Until(start-30*kit.Minute, Busy), Get(t, s, "carol", start-40*kit.Minute))
 	}
 }
 

@@ -164,7 +164,7 @@ func testSweepDeletesNothingAhead(t *testing.T, s store.Store) {
 	f.say("alice", ends)
 	f.Read()
 	require.Equal(t, 1, f.sweep(maxPlayed))
-	says := availability.Saying(t, s, "alice", f.start)
+	says := availability.Get(t, s, "alice", f.start)
 	_, described, err := s.Describe(t.Context(), kit.Namespace, []string{"alice"})
 	require.NoError(t, err)
 	if kit.Now(t, s) < ends.Until {

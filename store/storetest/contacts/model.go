@@ -177,7 +177,7 @@ func (m *retentionModel) say(t *rapid.T) {
 	if m.invisible[user] {
 		what = availability.Invisible
 	}
-	availability.Say(t, m, user, what)
+	availability.Set(t, m, user, what)
 	m.use(user)
 }
 

@@ -115,11 +115,11 @@ func contactUses() map[string]func(*testing.T, store.Store, string) {
 			changeContacts(t, s, user, []string{"friend"}, []string{"stranger"})
 		},
 		"none": func(t *testing.T, s store.Store, user string) { changeContacts(t, s, user, nil, nil) },
-		"busy": func(t *testing.T, s store.Store, user string) { availability.Say(t, s, user, availability.Busy) },
+		"busy": func(t *testing.T, s store.Store, user string) { availability.Set(t, s, user, availability.Busy) },
 		"nothing": func(t *testing.T, s store.Store,
 			user string,
 		) {
-			availability.Say(t, s, user, availability.Nothing)
+			availability.Set(t, s, user, availability.Nothing)
 		},
 	}
 }
@@ -157,15 +157,15 @@ func testContactsOfInvisible(t *testing.T, b kit.Breakable) {
 	for _, user := range users {
 		Set(t, b, user, "friend")
 	}
-	availability.Say(t, b, "always", availability.Invisible)
-	availability.Say(t, b, "ended", availability.Invisible)
+	availability.Set(t, b, "always", availability.Invisible)
+	availability.Set(t, b, "ended", availability.Invisible)
 	availability.SayAt(t, b, "timed", availability.Until(kit.Now(t, b).Add(4*hour), availability.Invisible),
 		kit.Now(t, b))
 	b.Pass(6 * hour)
 	kit.Ping(t, b, "always", kit.Now(t, b))
 	require.Equal(t, 1, Trim(t, b, 3*hour, true).Owners)
 	require.Equal(t, users[:3], owners(t, b, users...))
-	availability.Say(t, b, "ended", availability.Nothing)
+	availability.Set(t, b, "ended", availability.Nothing)
 	b.Pass(2 * hour)
 	require.Equal(t, 1, Trim(t, b, 3*hour, true).Owners, "the end of the hidden time was four hours ago")
 	require.Equal(t, users[:2], owners(t, b, users...))
@@ -174,7 +174,7 @@ func testContactsOfInvisible(t *testing.T, b kit.Breakable) {
 	require.Equal(t, users[:1], owners(t, b, users...))
 	b.Pass(1000 * hour)
 	require.Zero(t, Trim(t, b, 3*hour, true).Owners)
-	availability.Say(t, b, "always", availability.Nothing)
+	availability.Set(t, b, "always", availability.Nothing)
 	b.Pass(4 * hour)
 	require.Equal(t, 1, Trim(t, b, 3*hour, true).Owners)
 }
@@ -186,8 +186,8 @@ func testContactsAfterPurge(t *testing.T, b kit.Breakable) {
 	availability.SayAt(t, b, "hidden", availability.Until(kit.Now(t, b).Add(4*hour), availability.Invisible),
 		kit.Now(t, b))
 	b.Pass(store.HiddenKept + 6*hour)
-	availability.Say(t, b, "other", availability.Busy)
-	availability.Say(t, b, "other", availability.Invisible)
+	availability.Set(t, b, "other", availability.Busy)
+	availability.Set(t, b, "other", availability.Invisible)
 	require.Equal(t, 1, Trim(t, b, store.HiddenKept+3*hour, true).Owners)
 	require.Equal(t, []string{"hidden"}, owners(t, b, "hidden", "visible"))
 	b.Pass(2 * hour)
