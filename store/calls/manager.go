@@ -64,7 +64,10 @@ func New(s store.Store, logger *slog.Logger) *Manager {
 		monotonic: func() time.Duration { return time.Since(start) },
 	}
 	monotonic := func() time.Duration { return k.monotonic() }
-	k.postprocessor = newPostprocessor(s, logger, monotonic, &k.stats)
+	k.postprocessor = &postprocessor{
+		store: s, logger: logger, monotonic: monotonic, stats: &k.stats, wake: newWake(),
+		unknown: map[callKey]unknownOutcome{},
+	}
 	k.watch = newWatch(k.postprocessor, k)
 	k.keepAlive = &keepAlive{
 		store: s, logger: logger, monotonic: monotonic, postprocessor: k.postprocessor, manager: k, wake: newWake(),

@@ -45,15 +45,6 @@ type unknownOutcome struct {
 	callee bool // the callee is a party, as far as is known
 }
 
-func newPostprocessor(
-	s store.Store, logger *slog.Logger, monotonic func() time.Duration, stats *counters,
-) *postprocessor {
-	return &postprocessor{
-		store: s, logger: logger, monotonic: monotonic, stats: stats,
-		wake: newWake(), unknown: map[callKey]unknownOutcome{},
-	}
-}
-
 // finish signals what steps changed. They were done whether that succeeds or not, so it also does so if the context has
 // ended.
 func (r *postprocessor) finish(ctx context.Context, namespace string, steps []store.CallStep) {

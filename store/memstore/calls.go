@@ -116,12 +116,10 @@ func (s *Store) StepCall(ctx context.Context, namespace string, a store.CallAct)
 }
 
 // KeepCallsAlive implements [store.Store].
-func (s *Store) KeepCallsAlive(
-	ctx context.Context, namespace string, heard []store.KeepAlive,
-) (result store.KeptAlive, err error) {
-	result.Calls = make([]store.AliveCall, len(heard))
-	err = s.changeCalls(ctx, namespace, func(t *callTable, m clockReading) { t.keepAllAlive(heard, m, &result) })
-	return result, err
+func (s *Store) KeepCallsAlive(ctx context.Context, ns string, of []store.KeepAlive) (kept store.KeptAlive, err error) {
+	kept.Calls = make([]store.AliveCall, len(of))
+	err = s.changeCalls(ctx, ns, func(t *callTable, m clockReading) { t.keepAllAlive(of, m, &kept) })
+	return kept, err
 }
 
 // ReadCalls implements [store.Store].
