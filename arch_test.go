@@ -78,7 +78,8 @@ func arrows() map[string][]string {
 		"internal/testguide":   {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
-			"api/guard", "api/live/audience", "api/live/transport", "api/problem", "api/request", "api/telemetry", "api/web",
+			"api/guard", "api/live/audience", "api/live/transport", "api/problem", "api/request", "api/telemetry",
+			"api/web",
 		},
 		"api/apitest": {
 			"", "store", "store/connections", "store/feed", "store/filestore", "store/jobs",

@@ -9,7 +9,8 @@ import (
 // maxQueued is the number of signals that wait for a listener. More are lost, and the listener learns that some were.
 const maxQueued = 4096
 
-// SignalHub passes the signals of a store to the listeners within a process. The zero value is ready to use, and its methods may be called concurrently.
+// SignalHub passes signals to the listeners within a process. The zero value is ready to use, and its methods may be
+// called concurrently.
 type SignalHub struct {
 	mu        sync.Mutex
 	listeners map[*SignalListener]struct{}

@@ -236,7 +236,8 @@ var (
 )
 
 // mask hides what differs from one request to the next. Of cursors of changes, which are sealed in a room, the length
-// remains there. Unless the time is fixed, it is hidden, and of the cursors of lists, which have it, the length remains.
+// remains there. Unless the time is fixed, it is hidden, and of the cursors of lists, which have it, the length
+// remains.
 func (s site) mask(text string, fixed bool) string {
 	text = randomPattern.ReplaceAllString(text, `"$1":"RANDOM"`)
 	text = placePattern.ReplaceAllStringFunc(text, func(cursor string) string {

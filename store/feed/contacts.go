@@ -1,6 +1,11 @@
 package feed
 
-import "context"
+import (
+	"context"
+	"fmt"
+
+	"github.com/lastseen/lastseen/store"
+)
 
 // DependOn has the watcher learn from now on when the contacts of some users change: Next and Take return then, perhaps
 // with a batch that says nothing else, until ContactsChanged was called. After a reset, all count as
@@ -44,7 +49,17 @@ func (w *Watcher) ContactsChanged() (owners map[string]struct{}) {
 }
 
 // Refresh waits until what the feed has now is in memory, for Poll to return.
-func (w *Watcher) Refresh(ctx context.Context) error { return w.f.newlyRead(ctx) }
+func (w *Watcher) Refresh(ctx context.Context) error {
+	if err := w.f.newlyRead(ctx); err != nil {
+		return err
+	}
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	if w.f.failing {
+		return fmt.Errorf("%w: the changes feed cannot be read", store.ErrUnavailable)
+	}
+	return nil
+}
 
 // contactsChanged tells the watchers that depend on the contacts of a user. The caller holds the follower's lock, as
 // for noticeAll and noticeContacts.

@@ -156,7 +156,7 @@ func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err er
 	}
 	if ok {
 		w.notBefore = 0
-		if !b.More && !b.Snapshot && !b.Reset {
+		if !b.More && !b.Snapshot && !b.Reset && len(b.Users) > 0 {
 			w.notBefore = w.hub.monotonic() + batchEvery
 		}
 	}

@@ -68,19 +68,12 @@ func (w *Watcher) readSeen(ctx context.Context, due map[string]struct{}) error {
 	if err != nil {
 		return err
 	}
-	if err := w.follow(ctx, users, seen, w.since, nil, false); err != nil {
-		return err
+	again := false // what the feed had of them before can be of a time in which the viewer did not see them
+	for k, name := range users {
+		again = again || seen[k] && w.users[name].seen && name != w.query.Viewer.User
 	}
-	return w.readAgain(ctx, users)
-}
-
-// readAgain takes what the feed has after contacts were read. What it had before can be of a time in which the viewer
-// did not see a user who changed their contacts more than once.
-func (w *Watcher) readAgain(ctx context.Context, users []string) error {
-	if !w.begun || !slices.ContainsFunc(users, func(name string) bool {
-		return w.users[name].seen && name != w.query.Viewer.User
-	}) {
-		return nil
+	if err := w.follow(ctx, users, seen, w.since, nil, false); err != nil || !again {
+		return err
 	}
 	if err := w.inner.Refresh(ctx); err != nil {
 		return err
@@ -108,8 +101,14 @@ func (w *Watcher) follow(
 		case !seen[k] || u.seen && !all:
 		case since != nil && u.sent != nil:
 			kept.Add = append(kept.Add, name)
+			u.pending = u.pending && u.news != nil // the client still has what it was sent
 		default:
 			c.Add = append(c.Add, name)
+		}
+	}
+	if len(kept.Add) > 0 {
+		if err := w.inner.Refresh(ctx); err != nil {
+			return err
 		}
 	}
 	for _, change := range []feed.Change{kept, c} {
@@ -210,7 +209,8 @@ func (w *Watcher) count(users int) error {
 	return nil
 }
 
-// Change changes which users are watched: see [feed.Watcher.Change]. It is called after the first batch.
+// Change changes which users are watched: see [feed.Watcher.Change]. It is called after the first batch. If it fails in
+// the middle, the watcher ends.
 func (w *Watcher) Change(ctx context.Context, c feed.Change) (b feed.Batch, err error) {
 	if w.query.Everyone {
 		return b, feed.ErrEveryone
@@ -260,16 +260,16 @@ func (w *Watcher) change(
 	}
 	w.add(unknown)
 	since, err := w.continueAfter(ctx, after, added)
-	if err == nil {
-		err = w.follow(ctx, added, seen, since, removed, true)
-	}
 	if err != nil {
 		w.forget(unknown)
 		return nil, err
 	}
-	w.forget(removed)
-	// Contacts that change meanwhile are read again, because the feed already has what happened after that.
-	if w.broken = w.settle(ctx, math.MaxInt); w.broken != nil {
+	if w.broken = w.follow(ctx, added, seen, since, removed, true); w.broken == nil {
+		w.forget(removed)
+		// Contacts that change meanwhile are read again, because the feed already has what happened after that.
+		w.broken = w.settle(ctx, math.MaxInt)
+	}
+	if w.broken != nil {
 		return nil, w.broken
 	}
 	for _, name := range added {

@@ -162,8 +162,8 @@ func TestVisibleLostFeed(t *testing.T) {
 		w.ping("ann")
 		w.set("vic", "ann") // before a feed begins again
 		w.set("ann", "vic")
-		require.Equal(t, "reset: ann green", w.next(watcher, time.Minute))
-		require.Equal(t, "reset: ann green", w.next(everyone, time.Minute))
+		require.Equal(t, "ann green", w.next(watcher, time.Minute))
+		require.Equal(t, "ann green", w.next(everyone, time.Minute))
 		require.Empty(t, w.settle(watcher))
 		asked := w.store.Pairs.Load()
 		w.know("bea", "vic")

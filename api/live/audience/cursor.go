@@ -75,14 +75,14 @@ func decode(b []byte, users int) (p position, ok bool) {
 	return p, len(b) == 0
 }
 
-// secrets keeps the secret of a store in memory. The zero value is ready to use, and methods may be called concurrently.
+// secrets keeps the secret of a store in memory. Its methods may be called concurrently.
 type secrets struct {
 	mu     sync.Mutex
-	known  secret
-	readAt time.Time // zero before the first time
+	known  secret // zero until it was read
+	readAt time.Time
 }
 
-// secretAgain is after which time a secret is read again for a cursor with the ID of another one: anyone can make one up.
+// secretAgain is when a secret is read again for a cursor with the ID of another one: anyone can make one up.
 const secretAgain = time.Second
 
 type secret struct {
@@ -90,21 +90,39 @@ type secret struct {
 	key [32]byte
 }
 
-// newest returns the secret. It reads it if it is not known, or if a cursor has another ID.
+// newest returns the secret. It reads it if it is not known, or if a cursor has another ID; if it cannot read it again,
+// it returns the one that is known.
 func (s *secrets) newest(ctx context.Context, from store.Secrets, cursor []byte) (secret, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	other := len(cursor) >= keyIDLen && [keyIDLen]byte(cursor) != s.known.id && time.Since(s.readAt) >= secretAgain
-	if !s.readAt.IsZero() && !other {
-		return s.known, nil
+	known, due := s.look(cursor)
+	if !due {
+		return known, nil
 	}
 	key, err := from.Secret(ctx)
-	if err != nil {
-		return secret{}, err
+	switch {
+	case err == nil:
+		sum := sha256.Sum256(append([]byte("id\x00"), key[:]...))
+		known = secret{[keyIDLen]byte(sum[:]), key}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.known = known
+	case known != secret{}:
+		err = nil
 	}
-	sum := sha256.Sum256(append([]byte("id\x00"), key[:]...))
-	s.known, s.readAt = secret{[keyIDLen]byte(sum[:]), key}, time.Now()
-	return s.known, nil
+	return known, err
+}
+
+// look returns the secret that is known, and whether to read it.
+func (s *secrets) look(cursor []byte) (known secret, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known != (secret{}) {
+		other := len(cursor) >= keyIDLen && [keyIDLen]byte(cursor) != s.known.id
+		if !other || time.Since(s.readAt) < secretAgain {
+			return s.known, false
+		}
+	}
+	s.readAt = time.Now()
+	return s.known, true
 }
 
 // aead returns the cipher for a salt. Its key is used for one text, so the nonce is always the same.

@@ -303,7 +303,8 @@ func playSeen(t *testing.T, rt *rapid.T, steps []seenStep, busy bool) (logs [][]
 
 // TestVisibleModel plays at random with contacts, presences, failures and clients, on two servers. A client that
 // applies what it is told ends with what the viewer can look up, and is never told of a user who is not visible at that
-// moment. In a world where strangers do something besides, clients are told exactly the same, with cursors of the same width.
+// moment. In a world where strangers do something besides, clients are told
+// exactly the same, with cursors of the same width.
 func TestVisibleModel(t *testing.T) {
 	t.Parallel()
 	for range 5 { // a walk takes milliseconds

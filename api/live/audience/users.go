@@ -27,10 +27,10 @@ func UsersFor(s store.Store, v Viewer, charge func() error) Users {
 	return &seenUsers{store: s, viewer: v, charge: charge}
 }
 
-// seenUsers are the users of a store as one of them sees it, the viewer: with the viewer, and the users who have the viewer among their
-// contacts. All others look as if they had never been seen, also by the calls that are made to the store: they depend
-// only on what was asked, and nothing is read about users who are not seen. Lists and counts have only the viewer's own
-// contacts, as far as the viewer sees them.
+// seenUsers are the users of a store as one of them sees these, the viewer: with the viewer, and the users who have the
+// viewer among their contacts. All others look as if they had never been seen, also by the calls that are made to the
+// store: they depend only on what was asked, and nothing is read about users who are not seen. Lists and counts have
+// only the viewer's own contacts, as far as the viewer sees them.
 //
 // If contacts cannot be read, its methods fail: nothing is shown then. One goroutine uses it, that of a request.
 type seenUsers struct {

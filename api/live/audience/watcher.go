@@ -46,7 +46,7 @@ type Watcher struct {
 
 	begun  bool          // there was a batch
 	since  []store.Place // where users continue in the feed of whom the client was sent a presence
-	reset  bool          // the next batch has all
+	reset  bool          // before that: the client is sent all
 	more   bool          // the feed has more
 	places []store.Place // in the feed, of what is pending
 	asOf   lastseen.Instant
@@ -92,7 +92,7 @@ func (o Options) Watch(ctx context.Context, q Query) (*Watcher, error) {
 
 func (w *Watcher) open(ctx context.Context, users []string) (err error) {
 	w.query.Users = nil                                                                // they are kept in the order
-	w.inner, err = w.o.Feeds.Watch(ctx, w.query.Namespace, feed.Query{Reserved: true}) // of nobody, until contacts are read
+	w.inner, err = w.o.Feeds.Watch(ctx, w.query.Namespace, feed.Query{Reserved: true}) // of nobody at first
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,10 @@ func (w *Watcher) open(ctx context.Context, users []string) (err error) {
 		w.inner.DependOn(w.owner) // before they are read, so that no change is missed
 		users, err = w.listOwn(ctx, w.query.Charge)
 	}
-	if err = cmp.Or(err, w.count(len(users))); err != nil {
+	if err == nil {
+		err = w.count(len(users))
+	}
+	if err != nil {
 		return err
 	}
 	w.begin(users, w.due)
@@ -123,8 +126,11 @@ func (w *Watcher) continueAfter(ctx context.Context, after []store.Place, users 
 		sealed, _ = base64.RawURLEncoding.DecodeString(string(after[0])) // what is damaged does not open
 	}
 	known, err := w.o.secrets.newest(ctx, w.o.Store, sealed)
-	if w.secret = known; err != nil || sealed == nil {
+	if err != nil {
 		return nil, err
+	}
+	if w.secret = known; sealed == nil {
+		return nil, nil
 	}
 	list := members{users: map[string]*member{}}
 	list.add(users)
@@ -183,7 +189,11 @@ const maxPolls = 3
 
 // Poll returns what there is without waiting. It returns an error if contacts cannot be read.
 func (w *Watcher) Poll(ctx context.Context, limit int) (feed.Batch, error) {
-	if err := cmp.Or(w.broken, w.settle(ctx, limit)); err != nil {
+	err := w.broken
+	if err == nil {
+		err = w.settle(ctx, limit)
+	}
+	if err != nil {
 		return feed.Batch{}, err
 	}
 	b, _ := w.batch()
@@ -276,7 +286,6 @@ func (w *Watcher) wait(ctx context.Context, limit int) error {
 // take takes a batch of the feed, and notes whose contacts changed.
 func (w *Watcher) take(b feed.Batch) {
 	w.asOf, w.more = cmp.Or(b.AsOf, w.asOf), b.More
-	w.reset = w.reset || b.Reset && w.begun
 	if b.Places != nil {
 		w.places = b.Places
 	}
@@ -323,7 +332,7 @@ func (w *Watcher) seal() store.Place {
 func (w *Watcher) Tick() (feed.Batch, bool) {
 	w.notice()
 	b, complete := w.inner.Tick()
-	if !complete || !w.begun || w.reset || len(w.due) > 0 || len(w.pending) > 0 {
+	if !complete || !w.begun || len(w.due) > 0 || len(w.pending) > 0 {
 		return feed.Batch{}, false
 	}
 	w.take(b)
