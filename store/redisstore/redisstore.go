@@ -25,7 +25,6 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore/rediscalls"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
-	"github.com/lastseen/lastseen/store/redisstore/redissignals"
 	"github.com/lastseen/lastseen/store/redisstore/replica"
 )
 
@@ -108,7 +107,7 @@ type Store struct {
 
 type (
 	calls   = rediscalls.Calls
-	signals = redissignals.Signals
+	signals = redisclient.Signals
 )
 
 var _ store.Store = (*Store)(nil)
@@ -131,7 +130,7 @@ func Open(o Options) (*Store, error) {
 	f := &feeds{registry: r}
 	s := &Store{
 		registry: r, feeds: f, contacts: &contacts{feeds: f, many: make(chan struct{}, maxManyContacts)},
-		signals: redissignals.New(client, o.Prefix, r.holder), gap: o.Gap, replicas: &replica.Set{},
+		signals: redisclient.NewSignals(client, o.Prefix, r.holder), gap: o.Gap, replicas: &replica.Set{},
 	}
 	s.calls = rediscalls.New(client, s.keys.calling(), s.openCalls)
 	if strings.ContainsAny(o.Prefix, "{}") {

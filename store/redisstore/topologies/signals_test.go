@@ -11,7 +11,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
-	"github.com/lastseen/lastseen/store/redisstore/redissignals"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 	"github.com/lastseen/lastseen/store/storetest/servers"
@@ -63,7 +63,7 @@ func TestSignalsOfOthers(t *testing.T) {
 	require.Equal(t, store.Signal{Kind: "k", Namespace: "chat", User: "alice"}, got, "the fifth is one")
 	require.Equal(t, about("ours"), signals.Next(t))
 	require.Empty(t, signals.Signals)
-	require.Equal(t, redissignals.SignalStats{
+	require.Equal(t, redisclient.SignalStats{
 		Listening: true, Received: 2, Ignored: int64(len(garbage) - 1), Interrupted: 1,
 	}, s.SignalStats())
 }

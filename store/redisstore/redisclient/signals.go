@@ -1,5 +1,4 @@
-// Package redissignals passes signals through Redis' Pub/Sub, for package redisstore. See docs/decisions/signals.md.
-package redissignals
+package redisclient
 
 import (
 	"context"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
 const (
@@ -29,12 +27,12 @@ const (
 // signalRights are the rights that only signals need, besides those on the channel.
 const signalRights = "+publish +subscribe"
 
-// Signals sends signals, and counts them. Its methods implement those of [store.Store].
+// Signals passes signals through Redis' Pub/Sub, and counts them: see docs/decisions/signals.md. Its methods implement those of [store.Store].
 type Signals struct {
 	// CheckEvery is the time between two signals of a listener to itself, set before the first Listen; default 10 s.
 	CheckEvery time.Duration
 
-	client   *redisclient.Client
+	client   *Client
 	hub      store.SignalHub // of this process
 	process  string
 	channel  string
@@ -48,9 +46,9 @@ type Signals struct {
 	interrupted atomic.Int64
 }
 
-// New returns the signals of a process, whose name no other process has. Channels do not belong to a database, so its
+// NewSignals returns the signals of a process, whose name no other process has. Channels do not belong to a database, so its
 // number is part of the name of theirs.
-func New(client *redisclient.Client, prefix, process string) *Signals {
+func NewSignals(client *Client, prefix, process string) *Signals {
 	s := &Signals{
 		CheckEvery: 10 * time.Second, client: client, process: process, channel: prefix + ":signals",
 		channels: prefix + ":signals*",
@@ -105,11 +103,11 @@ func (s *Signals) publish(ctx context.Context, message []byte) error {
 	switch {
 	case err == nil:
 		return nil
-	case strings.HasPrefix(redisclient.ReplyError(err), "NOPERM"):
+	case strings.HasPrefix(ReplyError(err), "NOPERM"):
 		s.noteSignalRights(err)
 		return fmt.Errorf("%w: %w", store.ErrNoSignals, err)
 	}
-	return redisclient.Translate(err)
+	return Translate(err)
 }
 
 // tryPublish sends a message. In a Cluster it goes to the server that listeners subscribe to: the client would choose
@@ -157,14 +155,14 @@ func (s *Signals) follow(ctx context.Context, l *store.SignalListener) {
 			return
 		}
 		wait := signalRetry
-		if strings.HasPrefix(redisclient.ReplyError(err), "NOPERM") {
+		if strings.HasPrefix(ReplyError(err), "NOPERM") {
 			s.noteSignalRights(err)
 			wait = signalRightsWait
 			if !known {
 				l.Lose() // those of this process arrive
 			}
 		}
-		redisclient.Pause(ctx, wait)
+		Pause(ctx, wait)
 	}
 	<-ctx.Done()
 }
@@ -192,7 +190,7 @@ func (s *Signals) subscribe(ctx context.Context, l *store.SignalListener) error 
 	check := encodeSignal(s.process, store.Signal{Kind: signalCheck, Data: []byte(s.process)})
 	var checking sync.WaitGroup
 	checking.Go(func() {
-		redisclient.Repeat(ctx, s.CheckEvery, func(ctx context.Context) { s.checkSignals(ctx, check, cancel) })
+		Repeat(ctx, s.CheckEvery, func(ctx context.Context) { s.checkSignals(ctx, check, cancel) })
 	})
 	defer checking.Wait()
 	defer cancel(nil)

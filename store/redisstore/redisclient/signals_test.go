@@ -1,4 +1,4 @@
-package redissignals
+package redisclient
 
 import (
 	"testing"
