@@ -93,7 +93,7 @@ func arrows() map[string][]string {
 		// of tests alone
 		"api/changestests": {}, "api/presencetests": {}, "api/servertests": {}, "api/sockettests": {},
 		"api/problem":        {},
-		"api/guard":          {"api/problem"},
+		"api/guard":          {"api/auth", "api/limit", "api/problem"},
 		"api/request":        {"", "api/problem"},
 		"api/live/transport": {},
 		"api/live/audience":  {"", "store", "store/feed"},

@@ -25,9 +25,9 @@ func TestFilesStayReadable(t *testing.T) {
 func sizes() map[string]int {
 	return map[string]int{
 		"lines":  54_200, // of production code in Go, Lua and JavaScript, rounded up to hundreds
-		"arrows": 98,     // imports of one package of this project by another, without tests
+		"arrows": 96,     // imports of one package of this project by another, without tests
 
-		"files in api": 56,
+		"files in api": 55,
 	}
 }
 

@@ -151,7 +151,7 @@ type Shared struct {
 // Now.
 func NewShared(c Config) *Shared {
 	c = c.withDefaults()
-	bodies, load := limit.NewMemory(c.BodyMemory, refusedBody), guard.NewLoad(c.Logger, c.Now, settleTime)
+	bodies, load := limit.NewMemory(c.BodyMemory, guard.ErrBodyMemory), guard.NewLoad(c.Logger, c.Now, settleTime)
 	s := &Shared{
 		followed: limit.NewDistinct(maxNamespaces, followedFor, limit.DefaultSize, c.Now),
 		buckets:  limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, load: load,
@@ -192,7 +192,7 @@ type Limits = limit.Limits
 type server struct {
 	*Shared
 	Config
-	proxies   guard.Proxies
+	limiter   guard.Limiter
 	uncounted store.Store         // Store, but its calls do not count as load
 	replicas  store.ReplicaReader // nil without replicas
 	sources   guard.Sources
@@ -225,8 +225,12 @@ func New(c Config) http.Handler {
 	c.Shared.load.Configure(func() float64 { return c.Store.Load() }, factor)
 	replicas, _ := store.As[store.ReplicaReader](c.Store)
 	s := &server{
-		Shared: c.Shared, Config: c, proxies: guard.NewProxies(c.TrustedProxies), replicas: replicas,
-		uncounted: c.Store, sources: guard.Sources{Hosts: c.AllowedHosts, Origins: c.CORSOrigins},
+		Shared: c.Shared, Config: c, replicas: replicas, uncounted: c.Store,
+		sources: guard.Sources{Hosts: c.AllowedHosts, Origins: c.CORSOrigins},
+		limiter: guard.Limiter{
+			Buckets: c.Shared.buckets, Limits: c.Limits, Proxies: guard.NewProxies(c.TrustedProxies), Random: c.Random,
+			Exceeded: c.Shared.Telemetry.RateLimited,
+		},
 	}
 	s.Store = s.counted(c.Store)
 	interval := func(namespace string) time.Duration { return s.settings(namespace).PingInterval }

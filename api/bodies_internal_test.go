@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
@@ -59,7 +60,7 @@ func FuzzQuery(f *testing.F) {
 // TestSharesFitLargestRequests checks the shares of callers if there is the least memory: see TestLargestRequestsFit.
 func TestSharesFitLargestRequests(t *testing.T) {
 	requireFits := func(key limit.Key, form request.Form, items int) {
-		hold := limit.NewMemory(MinBodyMemory, refusedBody).Hold(key, true)
+		hold := limit.NewMemory(MinBodyMemory, guard.ErrBodyMemory).Hold(key, true)
 		require.NoError(t, hold.Grow(2*int(form.Max)+form.Each*items))
 	}
 	requireFits(limit.ByAPIKey("a"), itemsForm, itemsForm.Items)

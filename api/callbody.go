@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
@@ -146,7 +147,7 @@ func partyOf(caller *auth.Caller, scope auth.Scope, field, named string) (string
 			"%s is missing: only requests with a user's token can omit it.", field)
 	}
 	if !caller.CanPing(named) {
-		return "", errForbidden(scope, "A token speaks for its own user only.")
+		return "", guard.ErrForbidden(scope, "A token speaks for its own user only.")
 	}
 	if err := lastseen.CheckUser(named); err != nil {
 		return "", problem.Errorf(problem.InvalidUser, "%s: %v.", field, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
@@ -121,7 +122,7 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
 	defer p.userStates.open(of, true, p.wakes.wake).close()
 	p.permitted = func(caller *auth.Caller) error {
-		err := checkPermission(p.c, readCall, caller)
+		err := checkPermission(p.c, guard.ReadCall, caller)
 		if err == nil {
 			_, err = partyOf(caller, auth.Read, "user", p.user)
 		}

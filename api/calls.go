@@ -10,6 +10,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
@@ -80,7 +81,7 @@ func (s *server) startCall(c echo.Context, _ request.Query) error {
 func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *store.NewCall) error {
 	ctx, caller := c.Request().Context(), callerOf(c)
 	if present && !caller.Can(auth.Read, namespace) {
-		return errForbidden(auth.Read, "if also needs the scope read in this namespace.")
+		return guard.ErrForbidden(auth.Read, "if also needs the scope read in this namespace.")
 	}
 	if v := s.newest.Load().viewerOf(caller, namespace); v.Restricted {
 		seen, err := v.Sees(ctx, s.Store, namespace, []string{n.To})
@@ -203,7 +204,7 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 		return err
 	}
 	if sent, ok := body.(*callEndBody); ok && callerOf(c).IsAnonymous() {
-		if err := s.authorizeToken(c, endCall, sent.Token); err != nil {
+		if err := s.authorizeToken(c, guard.EndCall, sent.Token); err != nil {
 			return err
 		}
 	}

@@ -181,7 +181,7 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 		err = w.charge(batch.Reset)
 	}
 	if cost := pageCost(batch) - 1; err == nil && batch.Page && cost > 0 { // the request is charged as one
-		err = w.checkRateLimit(w.c, w.caller, cost)
+		err = w.limiter.Charge(w.c.Request(), w.caller, cost)
 	}
 	if err != nil {
 		return err

@@ -73,8 +73,8 @@ func (e *eventStream) step() error {
 		return err
 	}
 	if batch.Page {
-		key, limited := e.limitKey(e.c, e.caller)
-		e.pay(key, limited, pageCost(batch))
+		key, limited := e.limiter.Key(e.c.Request(), e.caller)
+		e.limiter.Pay(key, limited, pageCost(batch))
 	}
 	return e.sendBatch(batch)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
@@ -77,7 +78,7 @@ func checkContactsOf(namespace, owner string, caller *auth.Caller) error {
 	if owner == "" {
 		return nil
 	}
-	return readUser.check(namespace, owner, caller)
+	return guard.ReadUser.Check(namespace, owner, caller)
 }
 
 // scalar is the text of a JSON string or number, which is read as a parameter of the same name is.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
@@ -36,7 +37,7 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 		owner:       asked.contactsOf, opened: math.MaxInt64,
 	}
 	w.permitted = func(caller *auth.Caller) error {
-		return cmp.Or(checkPermission(c, read, caller), checkContactsOf(w.namespace, w.owner, caller))
+		return cmp.Or(checkPermission(c, guard.Read, caller), checkContactsOf(w.namespace, w.owner, caller))
 	}
 	w.uncharged = len(asked.Users)
 	if err := w.charge(asked.After == nil); err != nil {
@@ -44,7 +45,7 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 	}
 	var err error
 	w.counted = ledger{shared: s.Shared, namespace: asked.namespace, payer: func() (limit.Key, bool) {
-		return w.limitKey(c, w.caller)
+		return w.limiter.Key(c.Request(), w.caller)
 	}}
 	if err = w.counted.set(max(1, len(asked.Users)), w.caller); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 
 // follow opens the watcher. Contacts count as users who were named, once it is known how many there are.
 func (w *watch) follow(ctx context.Context, asked changesQuery) (err error) {
-	charge := func() error { return w.checkRateLimit(w.c, w.caller, 1) }
+	charge := func() error { return w.limiter.Charge(w.c.Request(), w.caller, 1) }
 	w.watcher, err = w.openWatcher(ctx, w.namespace, w.owner, w.caller, asked.Query, charge)
 	if err != nil || w.owner == "" {
 		return err
@@ -86,7 +87,7 @@ func (w *watch) charge(all bool) error {
 		return nil
 	}
 	w.uncharged = 0
-	return w.checkRateLimit(w.c, w.caller, n)
+	return w.limiter.Charge(w.c.Request(), w.caller, n)
 }
 
 // close ends the watch.

@@ -12,6 +12,8 @@ import (
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
+
+	"github.com/lastseen/lastseen/api/guard"
 )
 
 // WebSocketLimits are the limits of WebSockets on one server.
@@ -70,8 +72,8 @@ func (s *server) connect(c echo.Context, _ request.Query, namespace string) erro
 	if s.Draining() {
 		return errShuttingDown()
 	}
-	address := s.proxies.Client(r)
-	ticket, err := s.sockets.admit(s.Config.WebSockets, address, !s.proxies.IsLocal(r))
+	address := s.limiter.Proxies.Client(r)
+	ticket, err := s.sockets.admit(s.Config.WebSockets, address, !s.limiter.Proxies.IsLocal(r))
 	if err != nil {
 		return err
 	}
@@ -135,10 +137,10 @@ func checkUpgrade(r *http.Request) error {
 	return nil
 }
 
-// payer returns what a session is charged to: as limitKey does for requests.
+// payer returns what a session is charged to: as [guard.Limiter.Key] does for requests.
 func (n *session) payer() (limit.Key, bool) {
 	if caller := n.currentCaller(); caller != nil && !caller.IsAnonymous() {
-		return callerKeyOf(caller), true
+		return guard.CallerKey(caller), true
 	}
 	return limit.ByAddress(n.address), n.ticket.limited
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/api/problem"
+
+	"github.com/lastseen/lastseen/api/guard"
 )
 
 // The limits of how many clients begin a session at the same time. All clients of a server that failed come back
@@ -147,7 +149,7 @@ func (a *arrivals) book() int64 {
 		a.booked = earliest
 	}
 	a.booked = a.booked.Add(timeFor(1, rate))
-	return wholeSeconds(a.booked.Sub(now))
+	return guard.WholeSeconds(a.booked.Sub(now))
 }
 
 // timeFor returns how long some clients take at a rate a second.

@@ -7,6 +7,8 @@ import (
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
+
+	"github.com/lastseen/lastseen/api/guard"
 )
 
 // handleWatch hands a frame watch to the goroutine that follows, which it begins if there is none.
@@ -15,7 +17,7 @@ func (n *session) handleWatch(frame clientFrame) error {
 	if err := frame.decode(&w.changeBody); err != nil {
 		return err
 	}
-	if err := read.check(n.namespace, "", n.currentCaller()); err != nil {
+	if err := guard.Read.Check(n.namespace, "", n.currentCaller()); err != nil {
 		return err
 	}
 	n.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 )
 
@@ -64,7 +65,7 @@ func (n *session) confirmCaller(before, current *auth.Caller, err error) (*auth.
 	case errors.Is(err, auth.ErrUnauthenticated) && before != nil && before.Kind == auth.ByKey:
 		return nil, problem.New(problem.Forbidden, "The API key is not valid any longer.").Because(err)
 	case err != nil:
-		return nil, errInvalidCredentials(err)
+		return nil, guard.ErrInvalidCredentials(err)
 	case !sameCaller(before, current):
 		return nil, problem.New(problem.Forbidden, "The credentials belong to another caller now.")
 	}
@@ -180,12 +181,12 @@ func (n *session) permit(caller *auth.Caller) error {
 // permitSession returns an error unless a caller can hold a connection of a user, or for none, and watch.
 func (s *server) permitSession(namespace, user string, watches bool, caller *auth.Caller) error {
 	if user != "" {
-		if err := pingSelf.check(namespace, user, caller); err != nil {
+		if err := guard.PingSelf.Check(namespace, user, caller); err != nil {
 			return err
 		}
 	}
 	if watches || user == "" {
-		if err := read.check(namespace, user, caller); err != nil {
+		if err := guard.Read.Check(namespace, user, caller); err != nil {
 			return err
 		}
 	}

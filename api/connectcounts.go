@@ -162,7 +162,7 @@ func (f *following) beginCounts(s *server) error {
 		return err
 	}
 	key, limited := f.payer()
-	if err := s.chargeKey(key, limited, 1); err != nil {
+	if err := s.limiter.ChargeKey(key, limited, 1); err != nil {
 		return err
 	}
 	f.counted = true

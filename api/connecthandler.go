@@ -13,6 +13,8 @@ import (
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
+
+	"github.com/lastseen/lastseen/api/guard"
 )
 
 // Heard notes that the client was heard; see [transport.SocketHandler].
@@ -29,7 +31,7 @@ func (n *session) Message(text []byte) {
 	defer func() { n.recovered(recover()) }()
 	if requests := len(text) / frameCharge; n.greeted && requests > 0 {
 		key, limited := n.payer()
-		n.newest.Load().pay(key, limited, requests)
+		n.newest.Load().limiter.Pay(key, limited, requests)
 	}
 	f, err := parseFrame(text)
 	switch {
@@ -144,13 +146,13 @@ func (n *session) handleToken(f clientFrame) error {
 	}
 	server := n.newest.Load()
 	key, limited := n.payer()
-	if err := server.chargeKey(key, limited, 1); err != nil {
+	if err := server.limiter.ChargeKey(key, limited, 1); err != nil {
 		return err
 	}
 	before, credentials := n.currentCaller(), bearerHeader(body.Token)
 	caller, err := n.authenticator.Load().Authenticate(n.ctx, credentials)
 	if err != nil {
-		return errInvalidCredentials(err)
+		return guard.ErrInvalidCredentials(err)
 	}
 	if !sameCaller(before, caller) {
 		return problem.New(problem.Forbidden, "The token is that of another user: open another connection.")

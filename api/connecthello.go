@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
@@ -140,10 +141,10 @@ func (n *session) admit(s *server, body helloBody, opening *connections.Opening,
 	}
 	caller, invalid := s.authenticator.Load().Authenticate(n.ctx, credentials)
 	if invalid != nil {
-		return errInvalidCredentials(invalid)
+		return guard.ErrInvalidCredentials(invalid)
 	}
 	if caller != nil && !caller.IsAnonymous() { // others have paid for the upgrade
-		if err := s.chargeKey(callerKeyOf(caller), true, 1); err != nil {
+		if err := s.limiter.ChargeKey(guard.CallerKey(caller), true, 1); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 )
@@ -62,7 +63,7 @@ func (t *ticket) greet(limits WebSocketLimits, caller *auth.Caller) error {
 	if caller.Kind == auth.ByToken {
 		most, what = limits.PerUser, "user"
 	}
-	key := callerKeyOf(caller)
+	key := guard.CallerKey(caller)
 	if most > 0 && t.sockets.callers[key] >= most {
 		return tooManySockets(what, most, "at the same time")
 	}

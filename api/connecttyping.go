@@ -69,7 +69,7 @@ func (n *session) handleTyping(f clientFrame) error {
 		return err
 	}
 	key, limited := n.payer()
-	if err := s.chargeKey(key, limited, len(body.To)); err != nil {
+	if err := s.limiter.ChargeKey(key, limited, len(body.To)); err != nil {
 		return err
 	}
 	now, err := s.Store.Now(n.ctx)
@@ -134,7 +134,7 @@ func (s *Shared) deliverTyping(signal store.Signal) {
 			if frame == nil {
 				frame = t.frame(signal.User)
 			}
-			if read.check(n.namespace, "", n.currentCaller()) == nil && n.sendSoon(frame) {
+			if guard.Read.Check(n.namespace, "", n.currentCaller()) == nil && n.sendSoon(frame) {
 				s.Telemetry.CountSocket(telemetry.TypingDelivered)
 			}
 		}

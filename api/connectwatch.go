@@ -192,7 +192,7 @@ func (s *server) checkWatchLoad() error {
 // charge charges users to the caller's rate limit.
 func (f *following) charge(s *server, users int) error {
 	key, limited := f.payer()
-	return s.chargeKey(key, limited, users)
+	return s.limiter.ChargeKey(key, limited, users)
 }
 
 // count counts n more users to the caller.
@@ -255,7 +255,7 @@ func (f *following) step() bool {
 	case err == nil:
 		if batch.Page {
 			key, limited := f.payer()
-			f.server().pay(key, limited, pageCost(batch))
+			f.server().limiter.Pay(key, limited, pageCost(batch))
 		}
 		return f.sendBatch(batch)
 	case turn.Err() != nil:

@@ -113,7 +113,7 @@ func (s *server) readContactsPage(
 	users = []presence{}
 	for read := 0; read <= store.MaxContacts; {
 		if read > 0 {
-			if err := s.checkRateLimit(c, callerOf(c), 1); err != nil {
+			if err := s.limiter.Charge(c.Request(), callerOf(c), 1); err != nil {
 				return nil, "", err
 			}
 		}

@@ -132,7 +132,7 @@ const contactsPerRequest = 500
 // saveContacts changes the contacts of a user by a request that names some, and responds.
 func (s *server) saveContacts(c echo.Context, named int, save func(context.Context) error) error {
 	if named > contactsPerRequest { // the request was charged as one
-		if err := s.checkRateLimit(c, callerOf(c), (named-1)/contactsPerRequest); err != nil {
+		if err := s.limiter.Charge(c.Request(), callerOf(c), (named-1)/contactsPerRequest); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
@@ -91,7 +92,7 @@ func (l *ledger) follow() error {
 	if !ok {
 		return problem.Errorf(problem.RateLimited, "Limit for one %s: %d namespaces followed at the same time, over "+
 			"all requests. A namespace counts for a minute after its last request ends.", key.Policy, maxNamespaces).
-			RetryAfter(wholeSeconds(followedFor))
+			RetryAfter(guard.WholeSeconds(followedFor))
 	}
 	l.end = end
 	return nil

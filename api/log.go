@@ -59,7 +59,7 @@ func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 // callerName returns the caller that a request is charged to, in the form key:NAME, user:HASH or address:IP. The hash
 // is the same for all requests of a user until the server restarts, and reveals nothing else.
 func (s *server) callerName(c echo.Context) string {
-	return s.nameOf(callerOf(c), s.proxies.Client(c.Request()))
+	return s.nameOf(callerOf(c), s.limiter.Proxies.Client(c.Request()))
 }
 
 // nameOf returns the name of a caller. Only callers without credentials are named by their address.

@@ -15,6 +15,8 @@ import (
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
+
+	"github.com/lastseen/lastseen/api/guard"
 )
 
 const (
@@ -43,7 +45,7 @@ func (s *server) recordLines(c echo.Context, e telemetry.Event, namespace string
 		if chunk.size() > 0 {
 			caller, err := s.authenticateAgain(c)
 			if err == nil {
-				err = checkPermission(c, pingBulk, caller)
+				err = checkPermission(c, guard.PingBulk, caller)
 			}
 			if err == nil {
 				_, err = s.record(c.Request().Context(), e, namespace, &chunk)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 )
@@ -20,10 +21,10 @@ import (
 func TestRoutesNeedPermissions(t *testing.T) {
 	s := &server{}
 	for _, r := range s.routes() {
-		require.NotEqual(t, none, r.permission, r.path)
+		require.NotEqual(t, guard.None, r.Permission, r.path)
 		require.NotPanics(t, func() { s.serve(r) })
-		require.Equal(t, kit.IsPublic(r.path), r.permission == public, r.path)
-		r.permission = none
+		require.Equal(t, kit.IsPublic(r.path), r.Permission == guard.Public, r.path)
+		r.Permission = guard.None
 		require.PanicsWithValue(t, "api: no permission is set for "+r.method+" "+r.path, func() { s.serve(r) })
 	}
 }
@@ -39,12 +40,12 @@ func TestPermissionsAreDocumented(t *testing.T) {
 			continue // a page
 		}
 		operation := item.GetOperation(r.method)
-		if r.permission == public {
+		if r.Permission == guard.Public {
 			require.Nil(t, operation.Security, r.path)
 			continue
 		}
 		require.NotNil(t, operation.Security, r.path)
-		require.Contains(t, operation.Description, "Requires the scope `"+string(r.scope())+"`", r.path)
+		require.Contains(t, operation.Description, "Requires the scope `"+string(r.Scope())+"`", r.path)
 		checked++
 	}
 	require.Equal(t, len(kit.PermissionsByRoute())+1, checked, "and connect")

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/telemetry"
 )
@@ -97,7 +98,7 @@ func (r *openRequest) authorizeAgain(now time.Time) error {
 	case errors.Is(err, auth.ErrKeysUnavailable) && r.caller != nil && now.Before(r.caller.Expires):
 		err = nil
 	}
-	return cmp.Or(err, newest.checkKnown(r.c, read))
+	return cmp.Or(err, newest.checkKnown(r.c, guard.Read))
 }
 
 // hold keeps a request open that only waits, until the returned function is called.

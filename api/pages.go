@@ -7,15 +7,17 @@ import (
 
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/web"
+
+	"github.com/lastseen/lastseen/api/guard"
 )
 
 // pageRoutes returns the routes of the pages for people.
 func (s *server) pageRoutes() []route {
 	routes := []route{
-		{http.MethodGet, "/docs", public, redirectToDocs, nil},
+		{http.MethodGet, "/docs", guard.Public, redirectToDocs, nil},
 	}
 	for _, path := range web.Paths() {
-		routes = append(routes, route{http.MethodGet, path, public, s.page, nil})
+		routes = append(routes, route{http.MethodGet, path, guard.Public, s.page, nil})
 	}
 	return routes
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
@@ -120,7 +121,7 @@ func (s *server) readLeave(c echo.Context) (assertion, error) {
 	}
 	asserted := assertion{At: body.At, Device: body.Device, After: body.After}
 	if callerOf(c).IsAnonymous() {
-		return asserted, s.authorizeToken(c, leaveSelf, body.Token)
+		return asserted, s.authorizeToken(c, guard.LeaveSelf, body.Token)
 	}
 	return asserted, nil
 }

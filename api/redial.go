@@ -10,6 +10,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
@@ -138,7 +139,7 @@ func (s *server) checkRedial(
 // errCallTooSoon is the error of a caller who has to wait.
 func errCallTooSoon(wait time.Duration) error {
 	return problem.New(problem.CallTooSoon, "The callee did not answer the last call of this caller: wait before the "+
-		"next one. No call was started.").RetryAfter(wholeSeconds(wait))
+		"next one. No call was started.").RetryAfter(guard.WholeSeconds(wait))
 }
 
 // appChanges are how often a party can change app of a call per second. The other party is sent each change.
@@ -149,5 +150,5 @@ func (s *server) chargeApp(namespace string, a store.CallAct) error {
 	if a.App == "" {
 		return nil
 	}
-	return s.chargeWithin(limit.ByCall(namespace, a.ID, a.User), limit.Limits{Caller: appChanges}, 1)
+	return s.limiter.ChargeWithin(limit.ByCall(namespace, a.ID, a.User), limit.Limits{Caller: appChanges}, 1)
 }

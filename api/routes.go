@@ -18,7 +18,7 @@ import (
 type route struct {
 	method string
 	path   string
-	permission
+	guard.Permission
 	handle handler
 	query  []string // allowed parameters; others are errors
 }
@@ -27,9 +27,9 @@ type handler = func(echo.Context, request.Query) error
 
 // measured returns the routes as their metrics need them.
 func measured(routes []route) (all []telemetry.Route) {
-	events := map[permission]telemetry.Event{pingSelf: telemetry.Ping, leaveSelf: telemetry.Leave}
+	events := map[guard.Permission]telemetry.Event{guard.PingSelf: telemetry.Ping, guard.LeaveSelf: telemetry.Leave}
 	for _, r := range routes {
-		e, records := events[r.permission]
+		e, records := events[r.Permission]
 		all = append(all, telemetry.Route{Method: r.method, Path: r.path, Records: records, Event: e})
 	}
 	return all
@@ -45,49 +45,49 @@ func (s *server) routes() []route {
 		contacts   = user + "/contacts"
 	)
 	return slices.Concat([]route{
-		{http.MethodPost, user + "/ping", pingSelf, ofUser(s.ping), nil},
-		{http.MethodPost, user + "/leave", leaveSelf, ofUser(s.leave), nil},
-		{http.MethodPost, namespace + "/pings", pingBulk, inNamespace(s.pings), nil},
-		{http.MethodPost, namespace + "/leaves", pingBulk, inNamespace(s.leaves), nil},
+		{http.MethodPost, user + "/ping", guard.PingSelf, ofUser(s.ping), nil},
+		{http.MethodPost, user + "/leave", guard.LeaveSelf, ofUser(s.leave), nil},
+		{http.MethodPost, namespace + "/pings", guard.PingBulk, inNamespace(s.pings), nil},
+		{http.MethodPost, namespace + "/leaves", guard.PingBulk, inNamespace(s.leaves), nil},
 
-		{http.MethodGet, user, read, s.getUser, evaluation()},
-		{http.MethodGet, user + "/dot.svg", read, s.getDot, evaluation("size")},
-		{http.MethodPost, namespace + "/lookup", read, s.lookup, evaluation()},
-		{http.MethodGet, namespace + "/lookup", read, s.lookupQuery, evaluation("user")},
+		{http.MethodGet, user, guard.Read, s.getUser, evaluation()},
+		{http.MethodGet, user + "/dot.svg", guard.Read, s.getDot, evaluation("size")},
+		{http.MethodPost, namespace + "/lookup", guard.Read, s.lookup, evaluation()},
+		{http.MethodGet, namespace + "/lookup", guard.Read, s.lookupQuery, evaluation("user")},
 		{
-			http.MethodGet, users, read, inNamespace(s.listUsers),
+			http.MethodGet, users, guard.Read, inNamespace(s.listUsers),
 			evaluation("status", "from", "to", "order", "limit", "cursor", "offset"),
 		},
-		{http.MethodGet, namespace + "/counts", read, inNamespace(s.counts), evaluation("from", "to")},
+		{http.MethodGet, namespace + "/counts", guard.Read, inNamespace(s.counts), evaluation("from", "to")},
 
 		{
-			http.MethodGet, namespace + "/changes", read, s.getChanges,
+			http.MethodGet, namespace + "/changes", guard.Read, s.getChanges,
 			[]string{"user", "contacts_of", "cursor", "limit", "wait", "status", "snapshot"},
 		},
-		{http.MethodPost, namespace + "/changes", read, s.postChanges, nil},
-		{http.MethodGet, namespace + "/connect", greeting, inNamespace(s.connect), nil},
+		{http.MethodPost, namespace + "/changes", guard.Read, s.postChanges, nil},
+		{http.MethodGet, namespace + "/connect", guard.Greeting, inNamespace(s.connect), nil},
 
-		{http.MethodPut, user + "/availability", writeUser, ofUser(s.putAvailability), nil},
-		{http.MethodGet, user + "/availability", readUser, ofUser(s.getAvailability), nil},
-		{http.MethodDelete, user + "/availability", writeUser, ofUser(s.deleteAvailability), nil},
-		{http.MethodPut, contacts, writeUser, ofUser(s.setContacts), nil},
-		{http.MethodPatch, contacts, writeUser, ofUser(s.changeContacts), nil},
-		{http.MethodDelete, contacts, writeUser, ofUser(s.deleteContacts), nil},
+		{http.MethodPut, user + "/availability", guard.WriteUser, ofUser(s.putAvailability), nil},
+		{http.MethodGet, user + "/availability", guard.ReadUser, ofUser(s.getAvailability), nil},
+		{http.MethodDelete, user + "/availability", guard.WriteUser, ofUser(s.deleteAvailability), nil},
+		{http.MethodPut, contacts, guard.WriteUser, ofUser(s.setContacts), nil},
+		{http.MethodPatch, contacts, guard.WriteUser, ofUser(s.changeContacts), nil},
+		{http.MethodDelete, contacts, guard.WriteUser, ofUser(s.deleteContacts), nil},
 		{
-			http.MethodGet, contacts, readUser, ofUser(s.listContacts),
+			http.MethodGet, contacts, guard.ReadUser, ofUser(s.listContacts),
 			evaluation("status", "in_call", "limit", "cursor"),
 		},
-		{http.MethodGet, user + "/devices", readDevices, ofUser(s.getDevices), nil},
-		{http.MethodDelete, user + "/connections", admin, ofUser(s.closeConnections), nil},
+		{http.MethodGet, user + "/devices", guard.ReadDevices, ofUser(s.getDevices), nil},
+		{http.MethodDelete, user + "/connections", guard.Admin, ofUser(s.closeConnections), nil},
 
-		{http.MethodDelete, user, admin, s.deleteUser, nil},
-		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},
-		{http.MethodGet, namespace, read, inNamespace(s.getNamespace), nil},
-		{http.MethodDelete, namespace, admin, inNamespace(s.deleteNamespace), []string{"confirm"}},
+		{http.MethodDelete, user, guard.Admin, s.deleteUser, nil},
+		{http.MethodGet, namespaces, guard.ListNamespaces, s.listNamespaces, []string{"limit", "cursor"}},
+		{http.MethodGet, namespace, guard.Read, inNamespace(s.getNamespace), nil},
+		{http.MethodDelete, namespace, guard.Admin, inNamespace(s.deleteNamespace), []string{"confirm"}},
 
-		{http.MethodGet, "/healthz", public, s.healthz, nil},
-		{http.MethodGet, "/readyz", public, s.readyz, nil},
-		{http.MethodGet, "/version", public, s.getVersion, nil},
+		{http.MethodGet, "/healthz", guard.Public, s.healthz, nil},
+		{http.MethodGet, "/readyz", guard.Public, s.readyz, nil},
+		{http.MethodGet, "/version", guard.Public, s.getVersion, nil},
 	}, s.callRoutes(namespace+"/calls"), s.pageRoutes())
 }
 
@@ -95,13 +95,13 @@ func (s *server) routes() []route {
 func (s *server) callRoutes(calls string) []route {
 	call := calls + "/:id"
 	return []route{
-		{http.MethodPost, calls, actInCall, s.startCall, nil},
-		{http.MethodGet, calls, readCall, inNamespace(s.listCalls), []string{"user", "cursor", "wait"}},
-		{http.MethodGet, call, readCall, s.getCall, nil},
-		{http.MethodPost, call + "/accept", actInCall, s.acceptCall, nil},
-		{http.MethodPost, call + "/reject", actInCall, s.rejectCall, nil},
-		{http.MethodPost, call + "/end", endCall, s.endCall, nil},
-		{http.MethodPost, call + "/alive", actInCall, s.keepCall, nil},
+		{http.MethodPost, calls, guard.ActInCall, s.startCall, nil},
+		{http.MethodGet, calls, guard.ReadCall, inNamespace(s.listCalls), []string{"user", "cursor", "wait"}},
+		{http.MethodGet, call, guard.ReadCall, s.getCall, nil},
+		{http.MethodPost, call + "/accept", guard.ActInCall, s.acceptCall, nil},
+		{http.MethodPost, call + "/reject", guard.ActInCall, s.rejectCall, nil},
+		{http.MethodPost, call + "/end", guard.EndCall, s.endCall, nil},
+		{http.MethodPost, call + "/alive", guard.ActInCall, s.keepCall, nil},
 	}
 }
 
@@ -133,15 +133,15 @@ func evaluation(more ...string) []string {
 
 // serve returns a handler that checks the caller and the query, and calls the handler of the route.
 func (s *server) serve(r route) echo.HandlerFunc {
-	if r.permission == none {
+	if r.Permission == guard.None {
 		panic("api: no permission is set for " + r.method + " " + r.path)
 	}
 	reach, usual := reachOf(r.method, r.path), r.kind()
 	return func(c echo.Context) error {
 		c.Response().Header()[echo.HeaderCacheControl] = noStore
 		var q request.Query
-		if r.permission != public {
-			err := s.authorize(c, r.permission)
+		if r.Permission != guard.Public {
+			err := s.authorize(c, r.Permission)
 			if err != nil {
 				return err
 			}
@@ -168,13 +168,14 @@ func (s *server) serve(r route) echo.HandlerFunc {
 // kind returns the kind of the requests to a route, under load.
 func (r route) kind() guard.Kind {
 	switch {
-	case r.permission == list, strings.HasSuffix(r.path, "/users"), strings.HasSuffix(r.path, "/counts"):
+	case r.Permission == guard.ListNamespaces, strings.HasSuffix(r.path, "/users"),
+		strings.HasSuffix(r.path, "/counts"):
 		return guard.List
-	case r.permission == pingBulk:
+	case r.Permission == guard.PingBulk:
 		return guard.Bulk
-	case strings.HasSuffix(r.path, "/lookup"), strings.HasSuffix(r.path, "/changes"), r.permission == readDevices,
-		r.permission == readUser, r.permission == readCall,
-		r.permission == read && strings.Contains(r.path, "/:user"):
+	case strings.HasSuffix(r.path, "/lookup"), strings.HasSuffix(r.path, "/changes"), r.Permission == guard.ReadDevices,
+		r.Permission == guard.ReadUser, r.Permission == guard.ReadCall,
+		r.Permission == guard.Read && strings.Contains(r.path, "/:user"):
 		return guard.Lookup
 	default:
 		return guard.Vital

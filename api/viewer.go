@@ -60,7 +60,7 @@ func (s *server) viewerOf(caller *auth.Caller, namespace string) audience.Viewer
 func (s *server) storeFor(c echo.Context, namespace string) audience.Users {
 	caller := callerOf(c)
 	v := s.newest.Load().viewerOf(caller, namespace)
-	return audience.UsersFor(s.Store, v, func() error { return s.checkRateLimit(c, caller, 1) })
+	return audience.UsersFor(s.Store, v, func() error { return s.limiter.Charge(c.Request(), caller, 1) })
 }
 
 // changesWatcher follows the changes of some users, or of everyone, as far as a caller sees them: see [feed.Watcher]
