@@ -4,6 +4,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
@@ -60,4 +62,55 @@ func decodeScalar(d *jsontext.Decoder, s *scalar) error {
 	}
 	*s = scalar(token.String())
 	return nil
+}
+
+// maxAhead is how far a ping or a leave may be ahead of the server's clock, in milliseconds.
+const maxAhead = 5000
+
+// timestamp is an instant in a response: RFC 3339, or null if it is 0.
+type timestamp lastseen.Instant
+
+// MarshalJSONTo writes the instant; see [json.MarshalerTo].
+func (t timestamp) MarshalJSONTo(e *jsontext.Encoder) error {
+	return e.WriteValue(t.appendJSON(make([]byte, 0, 32)))
+}
+
+func (t timestamp) appendJSON(b []byte) []byte {
+	if t == 0 {
+		return append(b, "null"...)
+	}
+	return append(lastseen.Instant(t).Append(append(b, '"')), '"')
+}
+
+// parseAt reads the time in the field "at", a JSON string or number, which may be ahead of the server's clock by up to
+// [maxAhead]. An omitted time is now.
+func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error) {
+	if len(raw) == 0 {
+		return now, nil
+	}
+	text := string(raw)
+	switch raw.Kind() {
+	case '0':
+	case '"':
+		unquoted, _ := jsontext.AppendUnquote(nil, raw) // which is valid JSON
+		text = string(unquoted)
+	default:
+		return 0, errTimeType()
+	}
+	at, err := lastseen.ParseTime(text)
+	switch {
+	case err != nil:
+		return 0, problem.Errorf(problem.InvalidTime, "at: %v.", err)
+	case at < lastseen.MinInstant:
+		return 0, problem.New(problem.InvalidTime, "at must be later than the start of 1970.")
+	case at > now+maxAhead:
+		return 0, problem.Errorf(problem.InvalidTime,
+			"at (%s) is more than 5 seconds ahead of the server's clock (%s).", at, now)
+	}
+	return at, nil
+}
+
+// errTimeType is the error of a time that is neither a string nor a number.
+func errTimeType() *problem.Error {
+	return problem.New(problem.InvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
 }

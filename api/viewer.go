@@ -76,25 +76,17 @@ type changesWatcher interface {
 
 // openWatcher begins to follow changes as a caller sees them: of the users of a query, or of the contacts of an owner.
 // It charges another request for each further page of contacts that it reads for that. The caller of this method closes
-// the watcher.
+// the watcher, unless there is an error.
 func (s *server) openWatcher(
 	ctx context.Context, namespace, owner string, caller *auth.Caller, q feed.Query, charge func() error,
 ) (changesWatcher, error) {
 	v := s.viewerOf(caller, namespace)
 	if v.Restricted || owner != "" {
 		counted := &ledger{shared: s.Shared}
-		return opened(audience.Options{Store: s.Store, Feeds: s.Feeds, Shared: s.audience}.Watch(ctx, audience.Query{
+		return audience.Options{Store: s.Store, Feeds: s.Feeds, Shared: s.audience}.Watch(ctx, audience.Query{
 			Query: q, Namespace: namespace, Viewer: v, Owner: owner, Charge: charge,
 			Count: func(contacts int) error { return counted.set(contacts, caller) },
-		}))
+		})
 	}
-	return opened(s.Feeds.Watch(ctx, namespace, q))
-}
-
-// opened returns a watcher, or no watcher at all with an error.
-func opened[W changesWatcher](w W, err error) (changesWatcher, error) {
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
+	return s.Feeds.Watch(ctx, namespace, q)
 }

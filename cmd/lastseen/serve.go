@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -283,4 +284,46 @@ func shutdown(server *http.Server, registry *connections.Registry, logger *slog.
 		return server.Close()
 	}
 	return err
+}
+
+const (
+	// gcBallast is the size of an allocation, in bytes, that makes the garbage collector run less often on a server
+	// with a store on Redis. The collector runs when the heap has doubled; the heap of that server is so small that it
+	// would run more than ten times a second under load. The ballast is never written, so it takes no memory.
+	gcBallast = 32 << 20
+
+	// filePercent is GOGC for a server with the embedded store, which holds the users in memory. With the default of
+	// 100, millions of users would take as much memory again as garbage.
+	filePercent = 50
+)
+
+// tuneGC sets up the garbage collector for the store, unless GOGC is set. The caller keeps the ballast alive while the
+// server runs.
+func tuneGC(onRedis bool) (ballast []byte) {
+	switch {
+	case os.Getenv("GOGC") != "":
+		return nil
+	case onRedis:
+		return make([]byte, gcBallast)
+	default:
+		debug.SetGCPercent(filePercent)
+		return nil
+	}
+}
+
+// logTraffic logs, when the server stops, how calls to Redis were batched and how the store's clock behaved.
+func logTraffic(s store.Store, logger *slog.Logger) {
+	if batched, ok := store.As[*coalesce.Store](s); ok {
+		if stats := batched.Stats(); stats != (coalesce.Stats{}) {
+			logger.Info("batches sent to Redis", "pings", stats.Pings, "lookups", stats.Lookups)
+		}
+	}
+	clocked, ok := store.As[interface{ ClockStats() clock.Stats }](s)
+	if !ok {
+		return
+	}
+	if stats := clocked.ClockStats(); stats.Steps+stats.Ignored > 0 {
+		logger.Info("the store's clock was set while the server ran",
+			"steps", stats.Steps, "ignored", stats.Ignored, "offset", stats.Offset.String())
+	}
 }

@@ -66,14 +66,11 @@ type Options struct {
 // Shared is what outlives [Options].
 type Shared struct {
 	secrets secrets
-	reads   chan struct{} // a slot for each watcher that reads contacts
+	reads   chan struct{} // a slot for each watcher that reads contacts from the store at the moment
 }
 
-// maxContactReads is how many watchers of this process read contacts from the store at the same time.
-const maxContactReads = 16
-
 // NewShared returns what watchers share.
-func NewShared() *Shared { return &Shared{reads: make(chan struct{}, maxContactReads)} }
+func NewShared() *Shared { return &Shared{reads: make(chan struct{}, 16)} }
 
 // Watch begins to follow changes. The caller closes the watcher.
 func (o Options) Watch(ctx context.Context, q Query) (*Watcher, error) {
