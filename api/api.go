@@ -238,17 +238,22 @@ func New(c Config) http.Handler {
 	s.newest.Store(s)
 	s.reloads.wake() // requests that stay open are authorized again
 	go s.checkSockets()
+	return s.handler()
+}
+
+// handler returns the routes behind what all requests pass.
+func (s *server) handler() http.Handler {
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
-	if c.AccessLog {
+	if s.AccessLog {
 		e.Pre(s.accessLog) // first, so that it sees each response as it was sent
 	}
-	if c.Tracer != nil {
-		e.Pre(telemetry.Trace(c.Tracer))
+	if s.Tracer != nil {
+		e.Pre(telemetry.Trace(s.Tracer))
 	}
 	e.Pre(s.begin, s.explainCORS)
-	if len(c.CORSOrigins) > 0 {
-		e.Pre(cors(c.CORSOrigins))
+	if len(s.CORSOrigins) > 0 {
+		e.Pre(cors(s.CORSOrigins))
 	}
 	e.Pre(checkPath)
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{

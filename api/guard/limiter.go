@@ -80,8 +80,8 @@ func (l *Limiter) Key(r *http.Request, caller *auth.Caller) (key limit.Key, limi
 	return CallerKey(caller), true
 }
 
-// ErrBodyMemory returns the error of a caller whose share of the memory for bodies, in bytes, is used up; with the share
-// 0, that of all callers is.
+// ErrBodyMemory returns the error of a caller whose share of the memory for bodies, in bytes, is used up; with the
+// share 0, that of all callers is.
 func ErrBodyMemory(caller limit.Policy, share int64) error {
 	if share == 0 {
 		return problem.New(problem.Overloaded, "The memory for request bodies is in use. Try again later.")

@@ -82,9 +82,6 @@ type secrets struct {
 	readAt time.Time
 }
 
-// secretAgain is when a secret is read again for a cursor with the ID of another one: anyone can make one up.
-const secretAgain = time.Second
-
 type secret struct {
 	id  [keyIDLen]byte
 	key [32]byte
@@ -117,7 +114,7 @@ func (s *secrets) look(cursor []byte) (known secret, due bool) {
 	defer s.mu.Unlock()
 	if s.known != (secret{}) {
 		other := len(cursor) >= keyIDLen && [keyIDLen]byte(cursor) != s.known.id
-		if !other || time.Since(s.readAt) < secretAgain {
+		if !other || time.Since(s.readAt) < time.Second { // anyone can make up another ID
 			return s.known, false
 		}
 	}

@@ -111,7 +111,8 @@ func TestSecretFails(t *testing.T) {
 		watcher := w.follow("ann")
 		time.Sleep(2 * time.Second)
 		s.secret = true
-		b, err := watcher.Change(t.Context(), feed.Change{Add: []string{"bea"}, After: []store.Place{"AAAAAAAAAAAAAAAA"}})
+		after := []store.Place{"AAAAAAAAAAAAAAAA"}
+		b, err := watcher.Change(t.Context(), feed.Change{Add: []string{"bea"}, After: after})
 		require.NoError(t, err)
 		require.Equal(t, "bea never", told(b))
 		sealed, err := base64.RawURLEncoding.DecodeString(string(b.Places[0]))

@@ -27,7 +27,7 @@ const (
 // signalRights are the rights that only signals need, besides those on the channel.
 const signalRights = "+publish +subscribe"
 
-// Signals passes signals through Redis' Pub/Sub, and counts them: see docs/decisions/signals.md. Its methods implement those of [store.Store].
+// Signals implements [store.Signals] with Redis' Pub/Sub, and counts signals: see docs/decisions/signals.md.
 type Signals struct {
 	// CheckEvery is the time between two signals of a listener to itself, set before the first Listen; default 10 s.
 	CheckEvery time.Duration
@@ -46,8 +46,8 @@ type Signals struct {
 	interrupted atomic.Int64
 }
 
-// NewSignals returns the signals of a process, whose name no other process has. Channels do not belong to a database, so its
-// number is part of the name of theirs.
+// NewSignals returns the signals of a process, whose name no other process has. Channels do not belong to a database,
+// so its number is part of the name of theirs.
 func NewSignals(client *Client, prefix, process string) *Signals {
 	s := &Signals{
 		CheckEvery: 10 * time.Second, client: client, process: process, channel: prefix + ":signals",
