@@ -125,6 +125,7 @@ func TestCalls(t *testing.T) {
 		func() error { return s.DeleteNamespace(ctx, "chat") },
 		func() error { _, err := s.Lease(ctx, "janitor", time.Minute); return err },
 		func() error { return s.Ready(ctx) },
+		func() error { _, err := s.Secret(ctx); return err },
 		func() error { return s.RecordChanges(ctx, "feed", lastseen.Thresholds{Green: 1e9, Yellow: 2e9}) },
 		func() error { _, err := s.SnapshotChanges(ctx, "feed", nil); return err },
 		func() error { _, _, err := s.ScanUsers(ctx, "feed", "", 1); return err },
