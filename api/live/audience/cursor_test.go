@@ -18,12 +18,13 @@ import (
 // while the viewer did not see them, although the feed is read later than their contacts.
 func TestContinuesWhileMemoryIsBehind(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"resume", "change"} {
+	for _, how := range []string{"resume", "change", "go on"} {
 		t.Run(how, func(t *testing.T) {
 			seen(t, func(t *testing.T, w *fixture) {
 				w.know("ann", "vic")
 				w.ping("ann")
-				places, other := w.poll(w.follow("ann")).Places, w.follow("bea")
+				watcher, other := w.follow("ann"), w.follow("bea")
+				places := w.poll(watcher).Places
 				w.know("ann")
 				time.Sleep(time.Minute)
 				w.leave("ann")
@@ -32,16 +33,33 @@ func TestContinuesWhileMemoryIsBehind(t *testing.T) {
 				synctest.Wait()
 				w.ping("ann")
 				w.set("ann", "vic")
-				if how == "resume" {
+				switch how {
+				case "resume":
 					require.Empty(t, told(w.poll(w.watch(0, feed.Query{Users: []string{"ann"}, After: places}))))
-					return
+				case "change":
+					b, err := other.Change(t.Context(), feed.Change{Add: []string{"ann"}, After: places})
+					require.NoError(t, err)
+					require.Empty(t, told(b))
+				default:
+					require.Empty(t, w.settle(watcher))
 				}
-				b, err := other.Change(t.Context(), feed.Change{Add: []string{"ann"}, After: places})
-				require.NoError(t, err)
-				require.Empty(t, told(b))
 			})
 		})
 	}
+}
+
+// TestContinuesAfterRemoval: a client that comes back learns that it does not see a user any longer.
+func TestContinuesAfterRemoval(t *testing.T) {
+	seen(t, func(t *testing.T, w *fixture) {
+		w.know("ann", "vic")
+		w.ping("ann")
+		places := w.poll(w.follow("ann")).Places
+		w.know("ann")
+		first, places := w.resume(places, "ann")
+		require.Equal(t, "ann never", first)
+		first, _ = w.resume(places, "ann")
+		require.Empty(t, first)
+	})
 }
 
 // TestContinuesAfterHiding: a client that comes back is not told that a user is gone who is seen again meanwhile.
