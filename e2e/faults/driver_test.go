@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,11 +162,14 @@ func (f fault) start(t *testing.T) *system {
 // startServer starts one of the servers.
 func (x *system) startServer(i int) {
 	x.t.Helper()
-	start, store := startServer, x.stores[min(i, len(x.stores)-1)]
+	start, store, args := startServer, x.stores[min(i, len(x.stores)-1)], x.args
+	if i > 0 && x.others != nil && !slices.Contains(args, calm()[0]) {
+		args = append(slices.Clone(args), calm()...) // of those who must not notice, a busy machine neither
+	}
 	if i == 1 && x.island != nil {
 		start = x.island.startServer
 	}
-	x.servers = append(x.servers, start(x.t, store, x.args...))
+	x.servers = append(x.servers, start(x.t, store, args...))
 }
 
 // recover waits until all works again.
