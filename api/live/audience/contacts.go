@@ -232,7 +232,7 @@ func (w *Watcher) Change(ctx context.Context, c feed.Change) (b feed.Batch, err 
 	} else {
 		w.dependOn(unknown) // before their contacts are read
 		if b.Users, err = w.change(ctx, added, unknown, removed, c.After); err != nil {
-			w.inner.Ignore(unknown...)
+			w.forget(unknown)
 		}
 	}
 	if b.AsOf = w.asOf; err == nil && w.begun {
@@ -259,9 +259,10 @@ func (w *Watcher) change(
 		return nil, err
 	}
 	w.add(unknown)
-	since, err := w.continueAfter(ctx, after, added)
+	list := members{users: map[string]*member{}}
+	list.add(added)
+	since, err := w.continueAfter(ctx, after, &list)
 	if err != nil {
-		w.forget(unknown)
 		return nil, err
 	}
 	if w.broken = w.follow(ctx, added, seen, since, removed, true); w.broken == nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -65,7 +66,7 @@ func (m *members) remove(names []string) {
 	m.order, m.list = slices.DeleteFunc(m.order, func(u *member) bool { return u.gone }), nil
 }
 
-// drop is remove for users of whom nothing is sent any more.
+// drop removes users without sending anything about them.
 func (m *members) drop(names []string) {
 	m.remove(names)
 	for _, name := range names {
@@ -98,9 +99,6 @@ func (m *members) hide(u *member) {
 	u.seen = false
 	m.put(u, nil, false)
 }
-
-// earlier stands for what a client has that was sent a presence before it came back.
-var earlier = &store.Published{}
 
 // send returns the newest of a user, and whether the client has to be sent that; it counts as sent.
 func (u *member) send() (update feed.Update, ok bool) {
@@ -153,10 +151,7 @@ func (m *members) all() []feed.Update {
 func (m *members) sorted() ([]*member, [8]byte) {
 	if m.list == nil {
 		m.list = slices.SortedFunc(slices.Values(m.order), func(a, b *member) int {
-			if a.name < b.name {
-				return -1
-			}
-			return 1
+			return strings.Compare(a.name, b.name)
 		})
 		hash := sha256.New()
 		for _, u := range m.list {

@@ -45,7 +45,7 @@ type Watcher struct {
 	reserved int // users, at the hub
 
 	begun  bool          // there was a batch
-	since  []store.Place // where users continue in the feed of whom the client was sent a presence
+	since  []store.Place // before that: the position in the feed up to which the client was sent changes
 	reset  bool          // before that: the client is sent all
 	more   bool          // the feed has more
 	places []store.Place // in the feed, of what is pending
@@ -110,14 +110,14 @@ func (w *Watcher) open(ctx context.Context, users []string) (err error) {
 	}
 	viewer := strconv.FormatBool(w.query.Viewer.Restricted) + " " + w.query.Viewer.User
 	w.bound = strings.Join([]string{"1", w.query.Namespace, kind, w.query.Owner, viewer}, "\x00") // no name has a NUL
-	w.since, err = w.continueAfter(ctx, w.query.After, w.names())
+	w.since, err = w.continueAfter(ctx, w.query.After, &w.members)
 	w.reset = w.since == nil
 	return err
 }
 
 // continueAfter has a list of users continue after places: it notes who of them was shown, and returns where they
 // continue in the feed; nil if that is not known.
-func (w *Watcher) continueAfter(ctx context.Context, after []store.Place, users []string) ([]store.Place, error) {
+func (w *Watcher) continueAfter(ctx context.Context, after []store.Place, list *members) ([]store.Place, error) {
 	var sealed []byte
 	if len(after) == 1 {
 		sealed, _ = base64.RawURLEncoding.DecodeString(string(after[0])) // what is damaged does not open
@@ -129,10 +129,8 @@ func (w *Watcher) continueAfter(ctx context.Context, after []store.Place, users 
 	if w.secret = known; sealed == nil {
 		return nil, nil
 	}
-	list := members{users: map[string]*member{}}
-	list.add(users)
-	names, hash := list.sorted()
-	p, ok := known.open(sealed, w.bound, len(names))
+	users, hash := list.sorted()
+	p, ok := known.open(sealed, w.bound, len(users))
 	if !ok || p.list != hash {
 		return nil, nil
 	}
@@ -140,7 +138,8 @@ func (w *Watcher) continueAfter(ctx context.Context, after []store.Place, users 
 	if err != nil || now.Sub(p.asOf) > maxCursorAge {
 		return nil, err
 	}
-	for k, u := range names {
+	earlier := &store.Published{} // it differs from all that is published now
+	for k, u := range users {
 		w.users[u.name].sent = nil
 		if p.shown[k/8]&(1<<(k%8)) != 0 {
 			w.users[u.name].sent = earlier
