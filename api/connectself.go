@@ -93,6 +93,7 @@ func (n *session) nextQueued() (own bool, frame []byte) {
 // sendOwn sends the client what has changed of its user's own state.
 func (n *session) sendOwn() {
 	availability, calls := n.mailbox.take()
+	defer n.mailbox.sent()
 	if availability != nil {
 		n.renew()
 		if n.isShownSelf() {

@@ -35,7 +35,7 @@ type reason struct {
 	renewed      bool     // the user has set it: see setAvailability
 	calls        bool     // the call that goes on
 	ids          []string // of calls that have changed, at most maxCallsToRefresh
-	then         []func() // are called once the first attempt has ended
+	then         []func() // are called once the connections were sent what the first attempt read
 }
 
 // add adds another reason for the same user.
@@ -112,7 +112,9 @@ func (s *userStates) work() {
 			return
 		}
 		err := s.attempt(st, &why)
-		why.callThen()
+		then := reason{then: why.then}
+		why.then = nil
+		s.whenSent(st.key, then.callThen)
 		s.done(st, why, err)
 	}
 }

@@ -133,6 +133,7 @@ func TestFailedRefresh(t *testing.T) {
 				availability: true, renewed: true, calls: true, then: []func(){func() { then.Add(1) }},
 			})
 		}
+		time.Sleep(maxSending) // these mailboxes are woken, and never taken from
 		synctest.Wait()
 		require.EqualValues(t, 2*maxRefreshes, then.Load())
 		time.Sleep(10 * refreshRetry)

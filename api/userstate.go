@@ -21,6 +21,8 @@ const (
 	lateCall = time.Second
 	// minSelfEnd is the least time until what has an end is read again, if it has not ended by the store's clock yet.
 	minSelfEnd = 10 * time.Millisecond
+	// maxSending is for how long a slow caller can delay what the callee is sent.
+	maxSending = 100 * time.Millisecond
 	// maxSelfEnd is the most: the store's clock can be set meanwhile.
 	maxSelfEnd = time.Hour
 )
@@ -62,7 +64,10 @@ func newUserStates(shared *Shared) *userStates {
 type userState struct {
 	key       lastseen.UserKey
 	mailboxes []*mailbox
-	last      uint64 // number
+	last      uint64   // number
+	changed   uint64   // of the last change
+	sending   int      // mailboxes with sending set
+	afterSent []func() // see whenSent
 
 	availability      lastseen.Said
 	availabilitySince uint64 // when it became known
@@ -88,6 +93,8 @@ type mailbox struct {
 	wake   func() // called with the mutex of states held
 	polls  bool   // only woken by signals about calls: the request reads for itself
 	seen   uint64 // changes up to this one were taken
+	// sending says that the connection was woken, and was not sent everything yet.
+	sending bool
 }
 
 // open returns a mailbox. The caller closes it.
@@ -112,6 +119,7 @@ func (m *mailbox) close() {
 	m.states.mu.Lock()
 	defer m.states.mu.Unlock()
 	st := m.state
+	defer st.setSent(m)
 	st.mailboxes = slices.DeleteFunc(st.mailboxes, func(other *mailbox) bool { return other == m })
 	if len(st.mailboxes) == 0 {
 		stop(st.ends)
@@ -141,6 +149,15 @@ func (m *mailbox) take() (availability *lastseen.Said, changed []lastseen.Call) 
 	}
 	m.seen = st.last
 	return availability, changed
+}
+
+// sent notes that the connection was sent what take returned.
+func (m *mailbox) sent() {
+	m.states.mu.Lock()
+	defer m.states.mu.Unlock()
+	if m.seen >= m.state.changed {
+		m.state.setSent(m)
+	}
 }
 
 // compare sorts calls by when clients had to be sent them.
@@ -184,10 +201,44 @@ func (st *userState) next() uint64 {
 func (st *userState) change() uint64 {
 	for _, m := range st.mailboxes {
 		if !m.polls {
+			if !m.sending {
+				m.sending = true
+				st.sending++
+			}
 			m.wake()
 		}
 	}
-	return st.next()
+	st.changed = st.next()
+	return st.changed
+}
+
+// setSent notes that a connection has nothing to send. The caller holds the mutex.
+func (st *userState) setSent(m *mailbox) {
+	if !m.sending {
+		return
+	}
+	m.sending = false
+	if st.sending--; st.sending == 0 {
+		for _, do := range st.afterSent {
+			go do()
+		}
+		st.afterSent = nil
+	}
+}
+
+// whenSent calls do once the connections of a user were sent what they were woken for, or after a while: a slow client
+// delays others no longer.
+func (s *userStates) whenSent(key lastseen.UserKey, do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.users[key]
+	if st == nil || st.sending == 0 || len(st.afterSent) >= maxCallsToRefresh {
+		go do()
+		return
+	}
+	do = sync.OnceFunc(do)
+	st.afterSent = append(st.afterSent, do)
+	s.after(maxSending, do)
 }
 
 // isShown reports whether the user has a connection.
@@ -348,7 +399,7 @@ func (s *userStates) checkLate(key lastseen.UserKey, id string) {
 }
 
 // receiveCall has the parties of a call learn of a change, in the order of the signal. Work for the callee begins once
-// the caller's connections are woken, so that these do not take longer if an invisible callee is connected.
+// the caller's connections were sent it, so that this does not take longer if an invisible callee is connected.
 func (s *userStates) receiveCall(namespace string, change calls.Change) {
 	if len(change.Users) == 0 {
 		return
@@ -357,7 +408,7 @@ func (s *userStates) receiveCall(namespace string, change calls.Change) {
 	change.Users = change.Users[1:]
 	next := func() { s.receiveCall(namespace, change) }
 	if s.setSignalled(key, change.Call) {
-		next()
+		s.whenSent(key, next)
 		return
 	}
 	s.refresh(key, reason{ids: []string{change.ID}, then: []func(){next}})

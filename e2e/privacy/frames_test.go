@@ -14,17 +14,19 @@ import (
 // clientSocket is a connection to a server, whose pings it answers.
 type clientSocket struct {
 	*websocket.Conn
-	frames chan string
+	frames  chan string
+	address string // of this end
 }
 
 // dial opens a connection to a server, until the test ends, and sends a frame.
 func (s site) dial(t testing.TB, server int, frame string) *clientSocket {
 	t.Helper()
 	url := "ws" + strings.TrimPrefix(s.server(server), "http") + s.namespace + "/connect"
-	socket, _, err := websocket.Dial(t.Context(), url, nil) //nolint:bodyclose // not needed
+	var address string
+	socket, _, err := websocket.Dial(withAddress(t.Context(), &address), url, nil) //nolint:bodyclose // not needed
 	require.NoError(t, err)
 	socket.SetReadLimit(1 << 20)
-	opened := &clientSocket{socket, make(chan string, 1000)}
+	opened := &clientSocket{socket, make(chan string, 1000), address}
 	t.Cleanup(func() { _ = opened.CloseNow() })
 	go func() {
 		defer close(opened.frames)

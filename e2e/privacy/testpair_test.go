@@ -23,6 +23,7 @@ import (
 // site has a store of its own: one server with an embedded store, or two servers on a Redis.
 type site struct {
 	servers   []string // URLs
+	sent      *sentTimes
 	store     store.Store
 	namespace string
 }

@@ -105,18 +105,21 @@ func openSite(
 ) (all site) {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
+	all.sent = &sentTimes{}
 	for range servers {
 		shared := api.NewShared(api.Config{Logger: logger})
 		s, err := open(shared, logger)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		all.servers, all.store = append(all.servers, serveSite(t, s, shared, logger)), s
+		all.servers, all.store = append(all.servers, serveSite(t, s, shared, logger, all.sent)), s
 	}
 	return all
 }
 
 // serveSite serves the API on a store as the program does until the test ends, and returns the URL.
-func serveSite(t testing.TB, s store.Store, shared *api.Shared, logger *slog.Logger) (url string) {
+func serveSite(
+	t testing.TB, s store.Store, shared *api.Shared, logger *slog.Logger, sent *sentTimes,
+) (url string) {
 	t.Helper()
 	authenticator, err := auth.New(accessOfSites(), auth.Options{Logger: logger})
 	require.NoError(t, err)
@@ -139,7 +142,7 @@ func serveSite(t testing.TB, s store.Store, shared *api.Shared, logger *slog.Log
 	require.NoError(t, err)
 	server := api.NewServer(handler, logger)
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	go func() { ended <- server.Serve(&timedListener{listener, sent}) }()
 	t.Cleanup(func() {
 		shared.Drain()
 		now, cancel := context.WithCancel(context.Background())

@@ -205,19 +205,27 @@ type callTimer struct {
 	started    int
 }
 
-// start starts a call to a user, and returns its ID.
-func (c *callTimer) start(b *testing.B, callee string) (id string) {
+// start starts a call to a user. It returns its ID, and when the server sent the response.
+func (c *callTimer) start(b *testing.B, callee string) (id string, answered time.Time) {
 	b.Helper()
 	body := fmt.Sprintf(`{"from":%q,"to":%q%s}`, c.caller(), callee, c.fields)
+	var address string
+	r, err := http.NewRequestWithContext(withAddress(b.Context(), &address), http.MethodPost,
+		c.server(0)+c.namespace+"/calls", strings.NewReader(body))
+	require.NoError(b, err)
+	r.Header.Set("Authorization", "Bearer "+c.credential)
+	c.sent.begin()
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(b, err)
+	defer answer.Body.Close()
 	var call struct{ ID, Code string }
-	r := send(b, c.server(0), http.MethodPost, c.namespace+"/calls", body, c.credential)
-	require.NoError(b, json.Unmarshal([]byte(r.body), &call))
+	require.NoError(b, json.NewDecoder(answer.Body).Decode(&call))
 	if c.status == 0 {
 		require.Equal(b, "callee_unavailable", call.Code)
 	} else {
-		require.Equal(b, c.status, r.status, r.body)
+		require.Equal(b, c.status, answer.StatusCode)
 	}
-	return call.ID
+	return call.ID, c.sent.since(address)
 }
 
 // untilResponse returns what starts a call to a user, and ends it. It returns the time until the response to the start.
@@ -225,10 +233,9 @@ func (c *callTimer) untilResponse(b *testing.B, callee string) timer {
 	b.Helper()
 	return func() time.Duration {
 		begun := time.Now()
-		id := c.start(b, callee)
-		took := time.Since(begun)
+		id, answered := c.start(b, callee)
 		c.end(b, id)
-		return took
+		return answered.Sub(begun)
 	}
 }
 
@@ -238,10 +245,9 @@ func (c *callTimer) untilFrame(b *testing.B, callee string) timer {
 	b.Helper()
 	return func() time.Duration {
 		socket := c.connect(b, 0, c.caller(), `,"device":{"id":"phone","kind":"mobile"}`)
-		id := c.start(b, callee)
-		begun := time.Now()
+		id, answered := c.start(b, callee)
 		socket.await(b, "call")
-		took := time.Since(begun)
+		took := c.sent.since(socket.address).Sub(answered)
 		c.end(b, id)
 		_ = socket.CloseNow()
 		return took
