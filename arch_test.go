@@ -77,8 +77,8 @@ func arrows() map[string][]string {
 		"internal/testguide":   {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
-			"api/guard", "api/live/audience", "api/live/transport", "api/problem", "api/request", "api/telemetry",
-			"api/web",
+			"api/guard", "api/live/audience", "api/live/subscription", "api/live/transport", "api/problem", "api/request",
+			"api/telemetry", "api/web",
 		},
 		"api/apitest": {
 			"", "store", "store/connections", "store/feed", "store/filestore", "store/jobs",
@@ -97,12 +97,16 @@ func arrows() map[string][]string {
 		"api/request":        {"", "api/problem"},
 		"api/live/transport": {},
 		"api/live/audience":  {"", "store", "store/feed"},
-		"api/telemetry":      {"api/limit", "api/problem"},
-		"api/auth":           {""},
-		"api/limit":          {},
-		"api/web":            {},
-		"deploy":             {},
-		"docs/generate":      {"api/problem"},
+		"api/live/subscription": {
+			"", "store", "store/feed", "api/auth", "api/guard", "api/limit", "api/live/audience", "api/problem",
+			"api/request",
+		},
+		"api/telemetry": {"api/limit", "api/problem"},
+		"api/auth":      {""},
+		"api/limit":     {},
+		"api/web":       {},
+		"deploy":        {},
+		"docs/generate": {"api/problem"},
 		// The examples use lastseen as others do: over HTTP.
 		"examples/chat":          {"examples/internal/demo"},
 		"examples/webrtc":        {"examples/internal/demo"},

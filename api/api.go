@@ -29,6 +29,7 @@ import (
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/live/audience"
+	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
@@ -123,15 +124,15 @@ type Shared struct {
 	authenticator atomic.Pointer[auth.Authenticator]
 	// newest is the newest handler, whose configuration decides whether a request can stay open.
 	newest     atomic.Pointer[server]
-	reloads    waker // also when the server begins to stop
-	watched    watchCounts
-	followed   *limit.Distinct // namespaces
+	reloads    subscription.Waker // also when the server begins to stop
 	sockets    sockets
 	arrivals   *arrivals
 	counting   countsHub
 	userStates *userStates
 
-	audience   *audience.Shared
+	audience      *audience.Shared
+	subscriptions *subscription.Shared
+
 	upgrader   *transport.SocketUpgrader
 	buckets    *limit.Buckets
 	redials    *redials
@@ -153,13 +154,12 @@ func NewShared(c Config) *Shared {
 	c = c.withDefaults()
 	bodies, load := limit.NewMemory(c.BodyMemory, guard.ErrBodyMemory), guard.NewLoad(c.Logger, c.Now, settleTime)
 	s := &Shared{
-		followed: limit.NewDistinct(maxNamespaces, followedFor, limit.DefaultSize, c.Now),
-		buckets:  limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, load: load,
+		buckets: limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, load: load,
 		Telemetry: telemetry.New(c.Metrics, measured((&server{}).routes())),
 		outages:   newOutageLog(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI()),
 		upgrader: transport.NewSocketUpgrader(), arrivals: newArrivals(c.Now),
-		audience: audience.NewShared(),
+		audience: audience.NewShared(), subscriptions: subscription.NewShared(c.Now),
 	}
 	exportBodies(promauto.With(c.Metrics), bodies, c.BodyMemory)
 	load.Export(promauto.With(c.Metrics))
@@ -196,7 +196,11 @@ type server struct {
 	uncounted store.Store         // Store, but its calls do not count as load
 	replicas  store.ReplicaReader // nil without replicas
 	sources   guard.Sources
+	followed  *subscription.Server
 }
+
+// newestFollowed returns what subscriptions use of the newest handler.
+func (s *Shared) newestFollowed() *subscription.Server { return s.newest.Load().followed }
 
 // New returns the handler of all endpoints. Its authenticator becomes that of all handlers with the same Shared.
 func New(c Config) http.Handler {
@@ -233,10 +237,15 @@ func New(c Config) http.Handler {
 		},
 	}
 	s.Store = s.counted(c.Store)
+	s.followed = &subscription.Server{
+		Options: audience.Options{Store: s.Store, Feeds: s.Feeds, Shared: s.audience},
+		Viewer:  s.viewerOf, Limiter: &s.limiter, Load: s.load, Random: s.Random, Now: s.Now,
+		Lag: s.Telemetry.ObserveLag,
+	}
 	interval := func(namespace string) time.Duration { return s.settings(namespace).PingInterval }
 	s.Telemetry.Configure(c.WebSockets.Max, slices.Collect(maps.Keys(c.Namespaces)), interval)
 	s.newest.Store(s)
-	s.reloads.wake() // requests that stay open are authorized again
+	s.reloads.Wake() // requests that stay open are authorized again
 	go s.checkSockets()
 	return s.handler()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
@@ -81,7 +82,7 @@ type callsPoll struct {
 	waits bool
 	after callPlace
 
-	wakes waker // by signals
+	wakes subscription.Waker // by signals
 }
 
 // callPlace says which call the client knows as the one that goes on, and which version of it. The zero value is none.
@@ -114,13 +115,13 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 	if !p.waits {
 		return p.read()
 	}
-	counted := ledger{shared: p.Shared}
-	if err := counted.set(1, p.caller); err != nil {
+	counted := subscription.Ledger{Shared: p.subscriptions}
+	if err := counted.Set(1, p.caller); err != nil {
 		return nil, callPlace{}, err
 	}
-	defer counted.clear()
+	defer counted.Clear()
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
-	defer p.userStates.open(of, true, p.wakes.wake).close()
+	defer p.userStates.open(of, true, p.wakes.Wake).close()
 	p.permitted = func(caller *auth.Caller) error {
 		err := checkPermission(p.c, guard.ReadCall, caller)
 		if err == nil {
@@ -140,7 +141,7 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 
 // turn reads the calls. If the client knows them, it waits for a signal, and reports whether to look again.
 func (p *callsPoll) turn(until time.Time) (calls []lastseen.Call, place callPlace, again bool, err error) {
-	turn, done := p.wakes.wait(p.ctx)
+	turn, done := p.wakes.Wait(p.ctx)
 	defer done()
 	if calls, place, err = p.read(); err != nil || place != p.after {
 		return calls, place, false, err

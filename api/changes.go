@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
@@ -157,7 +158,7 @@ func (s *server) serveChanges(c echo.Context, q request.Query, maxUsers int, ope
 	events := request.Prefers(c.Request().Header[echo.HeaderAccept], transport.MediaType, request.JSON)
 	asked, err := readChangesQuery(c, q, maxUsers, events)
 	if err == nil {
-		err = checkContactsOf(asked.namespace, asked.contactsOf, callerOf(c))
+		err = checkContactsOf(asked.namespace, asked.Owner, callerOf(c))
 	}
 	if err != nil {
 		return err
@@ -178,10 +179,7 @@ func (s *server) serveChanges(c echo.Context, q request.Query, maxUsers int, ope
 func (w *watch) respond(limit int, wait time.Duration) error {
 	batch, err := w.nextWithin(wait, limit)
 	if err == nil {
-		err = w.charge(batch.Reset)
-	}
-	if cost := pageCost(batch) - 1; err == nil && batch.Page && cost > 0 { // the request is charged as one
-		err = w.limiter.Charge(w.c.Request(), w.caller, cost)
+		err = w.Charge(batch)
 	}
 	if err != nil {
 		return err
@@ -190,11 +188,11 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 		w.c.Response().Header().Set(echo.HeaderConnection, "close") // the next request is for another server
 	}
 	response := changesResponse{changedIn(batch, batch.Users), batch.Reset, w.pollAfter(batch.More, wait)}
-	response.Cursor = changesCursor(w.namespace, batch.Places)
+	response.Cursor = subscription.Cursor(w.namespace, batch.Places)
 	if err := request.Respond(w.c, response); err != nil {
 		return err
 	}
-	w.delivered(w.c.Request().Context(), w.opened, batch.Users)
+	w.Sent(w.c.Request().Context(), batch)
 	return nil
 }
 
@@ -208,12 +206,7 @@ func (w *watch) nextWithin(wait time.Duration, limit int) (feed.Batch, error) {
 			return batch, err
 		}
 	}
-	return w.poll(limit)
-}
-
-// pageCost returns how many requests a page of everyone counts as: those of pages of a list.
-func pageCost(page feed.Batch) int {
-	return max(1, (len(page.Users)+request.MaxLimit-1)/request.MaxLimit)
+	return w.Poll(w.c.Request().Context(), limit)
 }
 
 // changedIn returns what a response shows of users in a batch, without a cursor.

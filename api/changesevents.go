@@ -1,11 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
@@ -14,10 +16,8 @@ import (
 )
 
 const (
-	tickInterval = 20 * time.Second // between events at most, while changes are complete
-	tickRetry    = time.Second      // until the next attempt if they are not
-	maxEvent     = 500              // users in one event
-	minReconnect = time.Second      // advice to clients whose stream ends
+	maxEvent     = 500         // users in one event
+	minReconnect = time.Second // advice to clients whose stream ends
 	maxReconnect = 3 * time.Second
 )
 
@@ -32,18 +32,17 @@ const (
 type eventStream struct {
 	*watch
 	out    *transport.Writer
-	limit  int       // of users in a batch
-	cursor string    // of the last event; empty before the first
-	tickAt time.Time // when the next tick is due
+	limit  int    // of users in a batch
+	cursor string // of the last event; empty before the first
 }
 
 // serveEvents streams events until the client is gone, the server stops or the caller is not authorized any longer.
 // The stream begins with the users followed or, if it continues after a cursor, with what changed since, if anything.
 func (w *watch) serveEvents(cursor string, limit int) error {
-	e := &eventStream{watch: w, cursor: cursor, limit: min(limit, maxEvent), tickAt: w.Now()}
-	first, err := w.poll(e.limit) // before the header, so that an error has a status
+	e := &eventStream{watch: w, cursor: cursor, limit: min(limit, maxEvent)}
+	first, err := w.Poll(w.c.Request().Context(), e.limit) // before the header, so that an error has a status
 	if err == nil {
-		err = w.charge(first.Reset)
+		err = w.Charge(first)
 	}
 	if err != nil {
 		return err
@@ -63,20 +62,22 @@ func (w *watch) serveEvents(cursor string, limit int) error {
 	return e.end(err)
 }
 
-// step sends the next event.
+// step waits for the next event, and sends it.
 func (e *eventStream) step() error {
-	batch, err := e.next(e.tickAt, e.limit)
-	if errors.Is(err, errDue) {
-		return e.tick()
-	}
+	pause, err := e.patience(e.checkAt.Add(time.Hour), e.authorizeAgain) // until it has to be authorized again
 	if err != nil {
 		return err
 	}
-	if batch.Page {
-		key, limited := e.limiter.Key(e.c.Request(), e.caller)
-		e.limiter.Pay(key, limited, pageCost(batch))
+	batch, next, err := e.Next(e.ctx, pause, e.limit)
+	switch {
+	case err != nil:
+		return cmp.Or(e.c.Request().Context().Err(), err)
+	case next == subscription.Changes:
+		return e.sendBatch(batch)
+	case next == subscription.Tick:
+		return e.sendTick(batch)
 	}
-	return e.sendBatch(batch)
+	return e.c.Request().Context().Err()
 }
 
 // end ends the stream for a reason. A server that stops tells its clients to come back at different times, also one
@@ -92,29 +93,24 @@ func (e *eventStream) end(reason error) error {
 	}
 }
 
-// tick sends a tick, unless changes are not complete.
-func (e *eventStream) tick() error {
-	batch, complete := e.watcher.Tick()
-	if !complete {
-		e.tickAt = e.Now().Add(tickRetry)
-		return nil
-	}
-	e.cursor = changesCursor(e.namespace, batch.Places)
+// sendTick sends a tick.
+func (e *eventStream) sendTick(batch feed.Batch) error {
+	e.cursor = subscription.Cursor(e.namespace, batch.Places)
 	return e.sendEvent(eventTick, e.cursor, func(b []byte) []byte {
 		b = timestamp(batch.AsOf).appendJSON(append(b, `{"as_of":`...))
 		return append(appendString(append(b, `,"cursor":`...), e.cursor), '}')
 	})
 }
 
-// sendBatch sends a batch, a large one as several events: see [partCursor].
+// sendBatch sends a batch, a large one as several events: see [subscription.PartCursor].
 func (e *eventStream) sendBatch(batch feed.Batch) error {
 	name, users := eventChanges, batch.Users
 	if batch.Reset {
 		name = eventReset
 	}
-	last := changesCursor(e.namespace, batch.Places)
+	last := subscription.Cursor(e.namespace, batch.Places)
 	if len(users) > maxEvent {
-		e.cursor = partCursor(e.namespace)
+		e.cursor = subscription.PartCursor(e.namespace)
 	}
 	for len(users) > maxEvent {
 		part := changedIn(batch, users[:maxEvent])
@@ -128,7 +124,7 @@ func (e *eventStream) sendBatch(batch feed.Batch) error {
 	if err := e.sendPart(name, changedIn(batch, users)); err != nil {
 		return err
 	}
-	e.delivered(e.c.Request().Context(), e.opened, batch.Users)
+	e.Sent(e.c.Request().Context(), batch)
 	return nil
 }
 
@@ -139,14 +135,12 @@ func (e *eventStream) sendPart(name string, part changed) error {
 	})
 }
 
-// sendEvent sends an event with data, and sets the time of the next tick.
+// sendEvent sends an event with data.
 func (e *eventStream) sendEvent(name, id string, data func([]byte) []byte) error {
 	buffer := request.Buffer()
 	text := transport.AppendEnd(data(transport.AppendStart((*buffer)[:0], name, id)))
 	defer request.PutBuffer(buffer, text)
-	err := e.send(text)
-	e.tickAt = e.Now().Add(e.jitter(tickInterval*4/5, tickInterval))
-	return err
+	return e.send(text)
 }
 
 // send sends text. Its error means that the client is gone or receives too slowly.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -9,20 +8,18 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
-	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/feed"
 )
 
 // changesQuery is a request for changes.
 type changesQuery struct {
-	feed.Query // of nobody if contacts are followed
-	namespace  string
-	contactsOf string        // the user whose contacts are followed; empty if others are
-	cursor     string        // where it continues; empty if it begins
-	limit      int           // of users in a batch, except one that has all users followed
-	wait       time.Duration // for a batch
+	subscription.Query
+	namespace string
+	cursor    string        // where it continues; empty if it begins
+	limit     int           // of users in a batch, except one that has all users followed
+	wait      time.Duration // for a batch
 }
 
 // lastEventID is the header in which a client repeats the last event ID of a stream that ended.
@@ -57,7 +54,7 @@ func readChangesQuery(c echo.Context, q request.Query, maxUsers int, events bool
 			return asked, problem.New(problem.InvalidUser, "contacts_of: "+detail)
 		}
 	}
-	asked.Users, asked.contactsOf, asked.Everyone = users, owner, !named && !ofContacts
+	asked.Users, asked.Owner, asked.Everyone = users, owner, !named && !ofContacts
 	if !asked.Everyone && (asked.NoSnapshot || asked.Statuses != nil) {
 		return asked, problem.New(problem.InvalidParameter, "Use status and snapshot only to follow everyone.")
 	}
@@ -67,7 +64,7 @@ func readChangesQuery(c echo.Context, q request.Query, maxUsers int, events bool
 	}
 	if continues {
 		asked.cursor = cursor
-		asked.After, err = openChangesCursor(asked.namespace, cursor)
+		asked.After, err = subscription.OpenCursor(asked.namespace, cursor)
 	}
 	return asked, err
 }
@@ -83,62 +80,3 @@ func checkContactsOf(namespace, owner string, caller *auth.Caller) error {
 
 // scalar is the text of a JSON string or number, which is read as a parameter of the same name is.
 type scalar string
-
-const (
-	maxChangesCursor = 16 << 10 // bytes of text; more than those of any store
-	maxPlaces        = 64 + 1   // shards of a namespace, and the place of a scan
-)
-
-// changesCursor returns the cursor of places in the changes feed of a namespace. It names no users.
-func changesCursor(namespace string, places []store.Place) string {
-	content := binary.AppendUvarint(nil, uint64(len(places)))
-	for _, place := range places {
-		content = append(binary.AppendUvarint(content, uint64(len(place))), place...)
-	}
-	return request.SealCursor(changesList(namespace), content)
-}
-
-// partCursor returns the cursor of all parts of a batch but the last. It leads to a reset: a client that was cut off in
-// between cannot continue from before the batch, since what is undone until it comes back is not sent.
-func partCursor(namespace string) string { return changesCursor(namespace, []store.Place{"part"}) }
-
-// openChangesCursor returns the places in a cursor, which is hostile input. The store checks the places themselves: to
-// a place that it does not know, it responds with a reset.
-func openChangesCursor(namespace, cursor string) ([]store.Place, error) {
-	if len(cursor) <= maxChangesCursor {
-		content, err := request.OpenCursor(changesList(namespace), cursor)
-		if places, ok := cutPlaces(content); ok && err == nil {
-			return places, nil
-		}
-	}
-	return nil, problem.New(problem.InvalidCursor, "Invalid cursor for the changes of this namespace. Pass the cursor "+
-		"of a response unchanged, or omit it to start over.")
-}
-
-func cutPlaces(content []byte) ([]store.Place, bool) {
-	count, content, ok := cutUvarint(content)
-	if !ok || count == 0 || count > maxPlaces {
-		return nil, false
-	}
-	places := make([]store.Place, count)
-	for i := range places {
-		length, rest, ok := cutUvarint(content)
-		if !ok || length > uint64(len(rest)) {
-			return nil, false
-		}
-		places[i], content = store.Place(rest[:length]), rest[length:]
-	}
-	return places, len(content) == 0
-}
-
-func cutUvarint(b []byte) (n uint64, rest []byte, ok bool) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 {
-		return 0, nil, false
-	}
-	return n, b[size:], true
-}
-
-// changesList is what cursors of changes are bound to. It differs from the name of every list, since no namespace
-// contains a slash.
-func changesList(namespace string) string { return namespace + "/changes" }

@@ -144,3 +144,9 @@ func (n *session) payer() (limit.Key, bool) {
 	}
 	return limit.ByAddress(n.address), n.ticket.limited
 }
+
+// charge charges requests to the caller's rate limit.
+func (n *session) charge(requests int) error {
+	key, limited := n.payer()
+	return n.newest.Load().limiter.ChargeKey(key, limited, requests)
+}

@@ -1,14 +1,12 @@
 package api
 
 import (
-	"errors"
 	"strconv"
 
-	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/feed"
-
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/live/subscription"
+	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/store/feed"
 )
 
 // handleWatch hands a frame watch to the goroutine that follows, which it begins if there is none.
@@ -32,7 +30,7 @@ func (n *session) handleWatch(frame clientFrame) error {
 	}
 	select {
 	case f.frames <- w:
-		f.waiting.wake()
+		f.waiting.Wake()
 	case <-n.ctx.Done():
 	case <-f.done:
 	}
@@ -58,7 +56,7 @@ func (f *following) change(s *server, frame watchFrame) error {
 	if err := checkUsers(frame.Remove, maxLookup); err != nil {
 		return err
 	}
-	if f.everyone && frame.Everyone == nil && len(frame.Add)+len(frame.Remove) > 0 {
+	if f.IsOfEveryone() && frame.Everyone == nil && len(frame.Add)+len(frame.Remove) > 0 {
 		return problem.New(problem.InvalidParameter,
 			`The connection watches everyone. Send {"watch":{"everyone":false}} first.`)
 	}
@@ -68,7 +66,7 @@ func (f *following) change(s *server, frame watchFrame) error {
 			return err
 		}
 	}
-	batch, err := f.changeUsers(s, q, frame)
+	batch, err := f.changeUsers(q, frame)
 	if err != nil {
 		if !counted { // a frame that fails has no effect
 			f.endCounts()
@@ -86,55 +84,29 @@ func (f *following) change(s *server, frame watchFrame) error {
 	if batch.Reset {
 		name = frameReset
 	}
-	f.setTick()
+	f.Planned()
 	f.sendParts(frameStart(name), frame.id, batch)
 	return nil
 }
 
 // changeUsers changes the users that are watched, and returns what is to be shown of those added.
-func (f *following) changeUsers(s *server, q watchQuery, frame watchFrame) (feed.Batch, error) {
-	ends := f.everyone && frame.Everyone != nil && !q.Everyone
+func (f *following) changeUsers(q watchQuery, frame watchFrame) (feed.Batch, error) {
+	ends := f.IsOfEveryone() && frame.Everyone != nil && !q.Everyone
 	switch {
-	case q.Everyone, q.feed && (f.watcher == nil || ends):
+	case q.Everyone, q.feed && (!f.IsActive() || ends):
 		if q.After != nil || q.Everyone { // no user is charged, but it can be a call to the store
-			if err := f.charge(s, 1); err != nil {
+			if err := f.charge(1); err != nil {
 				return feed.Batch{}, err
 			}
 		}
-		return f.replace(s, q)
+		return f.replace(q)
 	case ends:
 		f.stopWatching()
-		f.settle()
 		return feed.Batch{}, nil
-	case f.watcher == nil || len(frame.Add)+len(frame.Remove) == 0:
+	case !f.IsActive() || len(frame.Add)+len(frame.Remove) == 0:
 		return feed.Batch{}, nil
 	}
-	return f.changeWatcher(s, q, frame.Remove)
-}
-
-// changeWatcher adds and removes users.
-func (f *following) changeWatcher(s *server, q watchQuery, remove []string) (batch feed.Batch, err error) {
-	defer f.settle() // gives back what was taken for nothing, such as users who were watched before
-	if users := len(q.Users); users > 0 {
-		if err := s.checkWatchLoad(); err != nil {
-			return batch, err
-		}
-		if err := f.charge(s, users); err != nil {
-			return batch, err
-		}
-		if err := f.count(users); err != nil {
-			return batch, err
-		}
-	}
-	s.load.Begin()
-	defer s.load.End()
-	batch, err = f.watcher.Change(f.ctx, feed.Change{Add: q.Users, Remove: remove, After: q.After})
-	if errors.Is(err, feed.ErrTooManyUsers) {
-		return batch, problem.Errorf(problem.TooManyItems,
-			"A connection watches at most %d users. Remove others first.",
-			store.MaxWatched)
-	}
-	return batch, err
+	return f.Change(f.ctx, feed.Change{Add: q.Users, Remove: frame.Remove, After: q.After})
 }
 
 // sendFirst sends the end of the frame welcome, which begins with b, and then the rest of the first batch.
@@ -147,7 +119,7 @@ func (n *session) sendFirst(b []byte, id string, first *firstBatch) {
 		b, id = frameStart(frameReset), ""
 	}
 	f.sendParts(b, id, first.Batch)
-	f.server().delivered(f.ctx, f.opened, first.Users)
+	f.Sent(f.ctx, first.Batch)
 }
 
 func (f *following) server() *server { return f.newest.Load() }
@@ -161,8 +133,7 @@ func (f *following) sendBatch(batch feed.Batch) bool {
 	if !f.sendParts(frameStart(name), "", batch) {
 		return false
 	}
-	f.setTick()
-	f.server().delivered(f.ctx, f.opened, batch.Users)
+	f.Sent(f.ctx, batch)
 	return true
 }
 
@@ -170,11 +141,11 @@ func (f *following) sendBatch(batch feed.Batch) bool {
 func frameStart(name string) []byte { return append(append([]byte(`{"`), name...), `":{`...) }
 
 // sendParts sends a batch: a frame that begins with start, and others if it is too large for one. Only the last has the
-// cursor of the batch: see [partCursor].
+// cursor of the batch: see [subscription.PartCursor].
 func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
-	cursor, part := "", partCursor(f.namespace)
+	cursor, part := "", subscription.PartCursor(f.namespace)
 	if len(batch.Places) > 0 {
-		cursor = changesCursor(f.namespace, batch.Places)
+		cursor = subscription.Cursor(f.namespace, batch.Places)
 	}
 	most := maxSent - max(len(cursor), len(part)) - len(id) - frameRest
 	users := batch.Users

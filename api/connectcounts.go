@@ -158,11 +158,10 @@ func (f *following) beginCounts(s *server) error {
 	if f.counted {
 		return nil
 	}
-	if err := s.checkWatchLoad(); err != nil {
+	if err := s.followed.CheckLoad(); err != nil {
 		return err
 	}
-	key, limited := f.payer()
-	if err := s.limiter.ChargeKey(key, limited, 1); err != nil {
+	if err := f.charge(1); err != nil {
 		return err
 	}
 	f.counted = true
@@ -180,7 +179,7 @@ func (f *following) endCounts() {
 // setCounts has counts sent soon, instead of those that have not been sent yet.
 func (f *following) setCounts(c *countsResponse) {
 	f.latest.Store(c)
-	f.waiting.wake()
+	f.waiting.Wake()
 }
 
 // sendCounts sends counts, unless the caller cannot get them any longer since a reload.

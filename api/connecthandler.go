@@ -145,8 +145,7 @@ func (n *session) handleToken(f clientFrame) error {
 		return problem.New(problem.InvalidParameter, "The field token is missing.")
 	}
 	server := n.newest.Load()
-	key, limited := n.payer()
-	if err := server.limiter.ChargeKey(key, limited, 1); err != nil {
+	if err := n.charge(1); err != nil {
 		return err
 	}
 	before, credentials := n.currentCaller(), bearerHeader(body.Token)

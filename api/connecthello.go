@@ -6,6 +6,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
@@ -234,7 +235,7 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 
 // appendLimits appends what the client needs to know of the server.
 func (n *session) appendLimits(b []byte, t lastseen.Thresholds, watches bool) []byte {
-	tick := tickInterval
+	tick := subscription.TickInterval
 	if !watches {
 		tick = maxSocketPing
 	}

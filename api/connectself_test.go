@@ -302,7 +302,7 @@ func waitReread(t *testing.T, w *apitest.Server) {
 	t.Helper()
 	kit.Await(t, func() bool { return w.Config.Shared.Refreshing() == 0 })
 	for _, n := range w.Config.Shared.Sessions() {
-		kit.Await(t, func() bool { return n.Sent() })
+		kit.Await(t, func() bool { return n.AllSent() })
 	}
 }
 
@@ -361,7 +361,7 @@ func TestSelfPings(t *testing.T) {
 	} {
 		w.Say(body)
 		alice.Want("self")
-		kit.Await(t, func() bool { return n.Sent() })
+		kit.Await(t, func() bool { return n.AllSent() })
 		// which also handles the pings before the response
 		alice.Quiet()
 		require.Len(t, pings, 1, body)

@@ -37,7 +37,6 @@ func TestConnectLimits(t *testing.T) {
 	}
 	w.AwaitSockets(0)
 	w.DialSocket("chat", kit.ForwardedFor("203.0.113.7"))
-	require.Zero(t, w.Config.Shared.SocketCallers())
 }
 
 // TestConnectFailsWithoutWaiting: the end of a session does not wait for a client that receives nothing.
@@ -137,7 +136,7 @@ func TestConnectCountsWatchesOfCaller(t *testing.T) {
 	s.Asks(`{"watch":{"add":["carol"]}}`, "changes")
 	require.NoError(t, s.Conn.Close())
 	w.AwaitSockets(0)
-	kit.Await(t, func() bool { return w.Config.Shared.WatchingCallers() == 0 })
+	require.Zero(t, w.Config.Shared.WatchesOf(limit.ByUser("issuer", "alice")))
 }
 
 // TestConnectCounts: counts are sent when they change, and are shared by all connections.

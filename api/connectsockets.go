@@ -10,6 +10,7 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/problem"
 )
 
@@ -18,9 +19,9 @@ type sockets struct {
 	mu       sync.Mutex
 	open     int // admitted ones included
 	sessions map[*session]struct{}
-	waiting  map[limit.Key]int // that have not said hello, by address
-	callers  map[limit.Key]int // by API key and by user with a token
-	none     chan struct{}     // closed when open is 0, if somebody waits for that
+	waiting  limit.Tally   // that have not said hello, by address
+	callers  limit.Tally   // by API key and by user with a token
+	none     chan struct{} // closed when open is 0, if somebody waits for that
 }
 
 // ticket is the place of one WebSocket among the limits. One goroutine uses it at a time. It is small: there is one for
@@ -41,20 +42,15 @@ func (s *sockets) admit(limits WebSocketLimits, address netip.Addr, limited bool
 	if limits.Max > 0 && s.open >= limits.Max {
 		return nil, problem.New(problem.Overloaded, "The server has as many WebSockets as it can. Try another server.")
 	}
-	if limited && limits.PerAddress > 0 && s.waiting[key] >= limits.PerAddress {
+	if limited && !s.waiting.Add(key, 1, limits.PerAddress) {
 		return nil, tooManySockets("address", limits.PerAddress, "before the frame hello")
 	}
 	s.open++
-	if limited {
-		count(&s.waiting, key, 1)
-	}
 	return &ticket{sockets: s, address: address, limited: limited, waiting: limited}, nil
 }
 
 // greet counts the WebSocket to its caller, and no longer to those that have not said hello.
 func (t *ticket) greet(limits WebSocketLimits, caller *auth.Caller) error {
-	t.sockets.mu.Lock()
-	defer t.sockets.mu.Unlock()
 	t.endWaiting()
 	if caller == nil || caller.IsAnonymous() {
 		return nil
@@ -64,10 +60,9 @@ func (t *ticket) greet(limits WebSocketLimits, caller *auth.Caller) error {
 		most, what = limits.PerUser, "user"
 	}
 	key := guard.CallerKey(caller)
-	if most > 0 && t.sockets.callers[key] >= most {
+	if !t.sockets.callers.Add(key, 1, most) {
 		return tooManySockets(what, most, "at the same time")
 	}
-	count(&t.sockets.callers, key, 1)
 	t.caller = &key
 	return nil
 }
@@ -75,39 +70,29 @@ func (t *ticket) greet(limits WebSocketLimits, caller *auth.Caller) error {
 func tooManySockets(of string, most int, when string) error {
 	return problem.Errorf(problem.RateLimited,
 		"Limit for one %s: %d WebSockets %s. Close others first.", of, most, when).
-		RetryAfter(watchRetryWait)
+		RetryAfter(subscription.RetryWait)
 }
 
 // close gives the place back.
 func (t *ticket) close() {
 	s := t.sockets
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	t.endWaiting()
 	if t.caller != nil {
-		count(&s.callers, *t.caller, -1)
+		s.callers.Add(*t.caller, -1, 0)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.open--; s.open == 0 && s.none != nil {
 		close(s.none)
 		s.none = nil
 	}
 }
 
-// endWaiting ends the time before hello. The caller holds the mutex.
+// endWaiting ends the time before hello.
 func (t *ticket) endWaiting() {
 	if t.waiting {
-		count(&t.sockets.waiting, limit.ByAddress(t.address), -1)
+		t.sockets.waiting.Add(limit.ByAddress(t.address), -1, 0)
 		t.waiting = false
-	}
-}
-
-// count adds to a counter, and deletes it at 0.
-func count(counts *map[limit.Key]int, key limit.Key, n int) {
-	if *counts == nil {
-		*counts = map[limit.Key]int{}
-	}
-	if (*counts)[key] += n; (*counts)[key] == 0 {
-		delete(*counts, key)
 	}
 }
 
@@ -185,7 +170,7 @@ func (s *sockets) empty() <-chan struct{} {
 // over the time that [WebSocketLimits] has for that: see [Shared.EndWebSockets].
 func (s *Shared) Drain() {
 	s.draining.Store(true)
-	s.reloads.wake()
+	s.reloads.Wake()
 	s.drainSockets()
 }
 

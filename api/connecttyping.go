@@ -68,8 +68,7 @@ func (n *session) handleTyping(f clientFrame) error {
 	if err != nil {
 		return err
 	}
-	key, limited := n.payer()
-	if err := s.limiter.ChargeKey(key, limited, len(body.To)); err != nil {
+	if err := n.charge(len(body.To)); err != nil {
 		return err
 	}
 	now, err := s.Store.Now(n.ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
@@ -27,8 +28,6 @@ func (s *Shared) CallsInProgress() int64       { return s.load.Calls() }
 func (s *Shared) ClearRedials()                { s.redials.last.Purge() }
 func (s *Shared) Receive(signal store.Signal)  { s.receive(signal) }
 func (s *Shared) Sessions() []*session         { return s.sockets.all() }
-func (s *Shared) SocketCallers() int           { return lenOf(&s.sockets.mu, &s.sockets.callers) }
-func (s *Shared) WatchingCallers() int         { return lenOf(&s.watched.mu, &s.watched.counts) }
 func (s *Shared) BodyMemoryUsed() int64        { return s.bodies.Used() }
 func (s *Shared) SetTimers(t timers)           { s.userStates.after = t }
 func (s *Shared) UserStates() int              { return lenOf(&s.userStates.mu, &s.userStates.users) }
@@ -38,7 +37,7 @@ func (n *session) Arriving() bool              { return valueOf(&n.mu, &n.arrivi
 func (n *session) Caller() *auth.Caller        { return n.currentCaller() }
 func (n *session) End(why connections.Reason)  { n.ended(why) }
 func (n *session) Send(frame []byte)           { n.send(frame) }
-func (n *session) Sent() bool                  { return valueOf(&n.mu, &n.sends) == nil }
+func (n *session) AllSent() bool               { return valueOf(&n.mu, &n.sends) == nil }
 func (n *session) Wake()                       { n.wake() }
 func (n *session) Welcomed() bool              { return valueOf(&n.mu, &n.welcomed) }
 func valueOf[T any](mu sync.Locker, from *T) T { return kit.Locked(mu, func() T { return *from }) }
@@ -66,13 +65,13 @@ func (s *Shared) Refreshing() (n int) {
 	return n + len(s.userStates.spread)
 }
 
+// Watch has a caller follow n more users.
 func (s *Shared) Watch(caller *auth.Caller, n int) (end func(), err error) {
-	return func() { _ = s.watched.add(caller, -n) }, s.watched.add(caller, n)
+	l := subscription.Ledger{Shared: s.subscriptions}
+	return l.Clear, l.Set(n, caller)
 }
 
-func (s *Shared) WatchesOf(caller limit.Key) int {
-	return kit.Locked(&s.watched.mu, func() int { return s.watched.counts[caller] })
-}
+func (s *Shared) WatchesOf(caller limit.Key) int { return s.subscriptions.Users.Of(caller) }
 
 func (s *Shared) CountFollowers(namespace string) int {
 	s.counting.mu.Lock()

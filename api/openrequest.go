@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -42,8 +41,8 @@ func isPause(err error) bool { return errors.Is(err, errDue) || errors.Is(err, e
 
 // begin begins a round, and sets the time of the next authorization.
 func (r *openRequest) begin(now time.Time) {
-	r.round = r.reloads.round()
-	r.ctx, r.cancel = r.reloads.wait(r.c.Request().Context())
+	r.round = r.reloads.Round()
+	r.ctx, r.cancel = r.reloads.Wait(r.c.Request().Context())
 
 	pause := min(max(minRecheck, r.newest.Load().settings(r.namespace).PingInterval), maxRecheck)
 	pause = r.jitter(pause*4/5, pause)
@@ -138,42 +137,3 @@ func (r *openRequest) pollAfter(more bool, wait time.Duration) int64 {
 func (s *server) jitter(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.Random()*float64(high-low))
 }
-
-// waker wakes those who wait. The zero value is ready to use, and its methods may be called concurrently.
-type waker struct {
-	mu      sync.Mutex
-	ctx     context.Context //nolint:containedctx // it is the round, for others to wait for; nil before the first use
-	endThis func()
-}
-
-// round returns a context that ends when wake is called next.
-func (w *waker) round() context.Context {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ctx == nil {
-		w.begin()
-	}
-	return w.ctx
-}
-
-// wait returns a context that ends with its parent, and when wake is called. Look for what there is to do after wait,
-// not before: what was noted before a wake is then not missed.
-func (w *waker) wait(parent context.Context) (ctx context.Context, done func()) {
-	ctx, cancel := context.WithCancel(parent)
-	stop := context.AfterFunc(w.round(), cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
-// wake wakes all who wait. What there is to do must have been noted before.
-func (w *waker) wake() {
-	w.mu.Lock()
-	end := w.endThis
-	w.begin()
-	w.mu.Unlock()
-	if end != nil {
-		end()
-	}
-}
-
-// begin begins a round. The caller holds the mutex.
-func (w *waker) begin() { w.ctx, w.endThis = context.WithCancel(context.Background()) }

@@ -81,3 +81,51 @@ func (s *Shared) sessionsOf(p lastseen.UserKey) (sessions []*session) {
 	}
 	return sessions
 }
+
+// receiveCall has the parties of a call learn of a change, in the order of the signal. Work for the callee begins once
+// the caller's connections were sent it, so that this does not take longer if an invisible callee is connected.
+func (s *userStates) receiveCall(namespace string, change calls.Change) {
+	if len(change.Users) == 0 {
+		return
+	}
+	key := lastseen.UserKey{Namespace: namespace, User: change.Users[0]}
+	change.Users = change.Users[1:]
+	next := func() { s.receiveCall(namespace, change) }
+	if s.setSignalled(key, change.Call) {
+		s.whenSent(key, next)
+		return
+	}
+	s.refresh(key, reason{ids: []string{change.ID}, then: []func(){next}})
+}
+
+// setSignalled notes a call as a signal has it, and reports whether it need not be read. It takes what the app says
+// now, which changes often, and nothing else: who can publish must not make a phone ring, nor have a call end.
+func (s *userStates) setSignalled(key lastseen.UserKey, c *lastseen.Call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.users[key]
+	if st == nil {
+		return true
+	}
+	st.wakePolls()
+	if c == nil {
+		return false
+	}
+	known := st.call(c.ID)
+	if known == nil {
+		return false
+	}
+	same := known.Call
+	same.App = c.App
+	switch {
+	case known.State.Over():
+		return true
+	case !sameCall(*c, same), c.Version < known.Version:
+		return false
+	case c.Version > known.Version:
+		known.replace(st, *c)
+		return true
+	default:
+		return c.App == known.App
+	}
+}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"context"
 	"errors"
 
 	"github.com/labstack/echo/v4"
@@ -10,7 +9,6 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/store/feed"
 )
 
 // Visibility says who sees the users of a namespace.
@@ -61,32 +59,4 @@ func (s *server) storeFor(c echo.Context, namespace string) audience.Users {
 	caller := callerOf(c)
 	v := s.newest.Load().viewerOf(caller, namespace)
 	return audience.UsersFor(s.Store, v, func() error { return s.limiter.Charge(c.Request(), caller, 1) })
-}
-
-// changesWatcher follows the changes of some users, or of everyone, as far as a caller sees them: see [feed.Watcher]
-// for its methods. One goroutine uses it at a time.
-type changesWatcher interface {
-	Poll(ctx context.Context, limit int) (feed.Batch, error)
-	Next(ctx context.Context, limit int) (feed.Batch, error)
-	Change(ctx context.Context, change feed.Change) (feed.Batch, error)
-	Tick() (feed.Batch, bool)
-	Len() int
-	Close()
-}
-
-// openWatcher begins to follow changes as a caller sees them: of the users of a query, or of the contacts of an owner.
-// It charges another request for each further page of contacts that it reads for that. The caller of this method closes
-// the watcher, unless there is an error.
-func (s *server) openWatcher(
-	ctx context.Context, namespace, owner string, caller *auth.Caller, q feed.Query, charge func() error,
-) (changesWatcher, error) {
-	v := s.viewerOf(caller, namespace)
-	if v.Restricted || owner != "" {
-		counted := &ledger{shared: s.Shared}
-		return audience.Options{Store: s.Store, Feeds: s.Feeds, Shared: s.audience}.Watch(ctx, audience.Query{
-			Query: q, Namespace: namespace, Viewer: v, Owner: owner, Charge: charge,
-			Count: func(contacts int) error { return counted.set(contacts, caller) },
-		})
-	}
-	return s.Feeds.Watch(ctx, namespace, q)
 }

@@ -21,7 +21,7 @@ import (
 func notOfOthers() map[string]string {
 	const (
 		writes  = "it writes, and handlers check for whom"
-		feeds   = "changesWatcher filters feeds"
+		feeds   = "subscriptions filter feeds"
 		own     = "it is of a user for whom the caller may write"
 		service = "it is of no user"
 		calls   = "handlers show a call to its parties and to API keys alone"
@@ -73,7 +73,6 @@ func unfiltered() map[string]string {
 		"readerFor passes on":          "API keys, which see everyone",
 		"countNow passes on":           "counts on connections, for callers who see everyone",
 		"checkCallee passes on":        "whether the caller sees the callee",
-		"openWatcher passes on":        "it follows what the caller sees",
 		"thoseWhoSee passes on":        "whether receivers of a frame see its sender",
 		"checkCallee calls Describe":   "it checks before whether the caller sees the callee",
 		"checkLater calls ReadDevices": "whether the namespace can have devices",
@@ -85,6 +84,9 @@ func TestHandlersReadThroughStoreFor(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
+	live, err := filepath.Glob("live/subscription/*.go")
+	require.NoError(t, err)
+	files = append(files, live...)
 	require.Contains(t, files, "api.go")
 	var found []string
 	for _, name := range files {
