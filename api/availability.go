@@ -20,9 +20,9 @@ type availabilityBody struct {
 	Note string `json:"note" maxLength:"140" extensions:"x-nullable" validate:"optional"`
 	// How long it lasts, from 1 ms to 10 years: `90s`, `1h30m` or a number of seconds. Without `for` and `until`, it
 	// has no end.
-	For *scalar `json:"for" swaggertype:"string" extensions:"x-nullable" validate:"optional"`
+	For *request.Scalar `json:"for" swaggertype:"string" extensions:"x-nullable" validate:"optional"`
 	// When it ends, in place of `for`: a time in the future, in RFC 3339 or Unix seconds.
-	Until *scalar `json:"until" swaggertype:"string" extensions:"x-nullable" validate:"optional"`
+	Until *request.Scalar `json:"until" swaggertype:"string" extensions:"x-nullable" validate:"optional"`
 } // @name AvailabilityRequest
 
 // availabilityResponse is what a user says, in a response to the user.
@@ -33,7 +33,7 @@ type availabilityResponse struct {
 	// The user's note. It is text, never HTML. Null for none.
 	Note *string `json:"note" extensions:"x-nullable"`
 	// When it ends. Null if it has no end.
-	Until timestamp `json:"until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	Until request.Timestamp `json:"until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 } // @name UserAvailability
 
 // putAvailability replaces what a user says.
@@ -176,7 +176,7 @@ func (s *server) say(ctx context.Context, namespace, user string, said lastseen.
 
 // showSaid returns what a user says as the user sees it.
 func showSaid(user string, said lastseen.Said) availabilityResponse {
-	r := availabilityResponse{User: user, Until: timestamp(said.Until)}
+	r := availabilityResponse{User: user, Until: request.Timestamp(said.Until)}
 	if said.Availability != "" {
 		r.Availability = new(string(said.Availability))
 	}

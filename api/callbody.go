@@ -201,14 +201,14 @@ type callResponse struct {
 	// The party whose action led to the state. Null if time did.
 	By *callActor `json:"by" extensions:"x-nullable"`
 	// When the caller called.
-	CreatedAt timestamp `json:"created_at" swaggertype:"string" format:"date-time"`
+	CreatedAt request.Timestamp `json:"created_at" swaggertype:"string" format:"date-time"`
 	// When the callee accepted. Null if the callee has not.
-	AcceptedAt timestamp `json:"accepted_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	AcceptedAt request.Timestamp `json:"accepted_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// When the call was over in any way. Null while it goes on.
-	EndedAt timestamp `json:"ended_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	EndedAt request.Timestamp `json:"ended_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// While the call rings: when it is missed. While it is active: when it is lost, unless both parties are heard
 	// before. Null once it is over.
-	ExpiresAt timestamp `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	ExpiresAt request.Timestamp `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// Any JSON of the app's, such as an offer. Null for none, once the call is over, and in responses to API keys
 	// without the scope read.
 	App callApp `json:"app" swaggertype:"object" extensions:"x-nullable"`
@@ -237,8 +237,8 @@ func showCall(c lastseen.Call) callResponse {
 	r := callResponse{
 		ID: c.ID, From: c.From, To: c.To, State: c.State,
 		FromDevice: optional(c.FromDevice), ToDevice: optional(c.ToDevice),
-		CreatedAt: timestamp(c.Created), AcceptedAt: timestamp(c.Accepted), EndedAt: timestamp(c.Over),
-		ExpiresAt: timestamp(c.Expires), App: callApp(c.App),
+		CreatedAt: request.Timestamp(c.Created), AcceptedAt: request.Timestamp(c.Accepted),
+		EndedAt: request.Timestamp(c.Over), ExpiresAt: request.Timestamp(c.Expires), App: callApp(c.App),
 	}
 	if c.By != "" {
 		r.By = &callActor{c.By, optional(c.ByDevice)}

@@ -28,23 +28,23 @@ type changesBody struct {
 	// The users to follow. Omit it and `contacts_of` to follow everyone.
 	Users *[]string `json:"users" validate:"optional"`
 	// The user whose contacts to follow. Omit `users` then.
-	ContactsOf *scalar `json:"contacts_of" swaggertype:"string" validate:"optional"`
+	ContactsOf *request.Scalar `json:"contacts_of" swaggertype:"string" validate:"optional"`
 	// The `cursor` of the previous response, unchanged. Omit it to begin.
-	Cursor *scalar `json:"cursor" swaggertype:"string" validate:"optional"`
+	Cursor *request.Scalar `json:"cursor" swaggertype:"string" validate:"optional"`
 	// The maximum number of users in the response, except in one that has all users followed: from 1 to 1000.
-	Limit *scalar `json:"limit" swaggertype:"integer" minimum:"1" maximum:"1000" default:"1000" validate:"optional"`
+	Limit *request.Scalar `json:"limit" swaggertype:"integer" minimum:"1" maximum:"1000" default:"1000" validate:"optional"` //nolint:lll // a tag
 	// The statuses that users of the first pages have; only to follow everyone.
 	Statuses []lastseen.Status `json:"status" validate:"optional"`
 	// `none` to follow everyone without the first pages.
-	Snapshot *scalar `json:"snapshot" swaggertype:"string" enums:"all,none" default:"all" validate:"optional"`
+	Snapshot *request.Scalar `json:"snapshot" swaggertype:"string" enums:"all,none" default:"all" validate:"optional"`
 	// How long to wait for a change.
-	Wait *scalar `json:"wait" swaggertype:"string" validate:"optional"`
+	Wait *request.Scalar `json:"wait" swaggertype:"string" validate:"optional"`
 } // @name ChangesRequest
 
 // query returns the body as the query with the same meaning.
 func (b changesBody) query() request.Query {
 	q := request.Query{}
-	for name, value := range map[string]*scalar{
+	for name, value := range map[string]*request.Scalar{
 		"contacts_of": b.ContactsOf, "cursor": b.Cursor, "limit": b.Limit, "wait": b.Wait,
 		"snapshot": b.Snapshot,
 	} {
@@ -64,7 +64,7 @@ func (b changesBody) query() request.Query {
 // changed is a batch of changes in a response.
 type changed struct {
 	// The changes up to this time are complete, unless there are more.
-	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	AsOf request.Timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
 	// Each user once, with the newest presence.
 	Users []presence `json:"users"`
 	// The place in the changes after this response. Pass it as `cursor` to continue from here. It names no users.
@@ -148,7 +148,7 @@ func (s *server) postChanges(c echo.Context, _ request.Query) error {
 	if err := lookupForm.Read(c, hold, &asked, strict); err != nil {
 		return err
 	}
-	return s.serveChanges(c, asked.query(), maxLookup, hold.Release)
+	return s.serveChanges(c, asked.query(), request.MaxUsers, hold.Release)
 }
 
 // serveChanges responds to a request for the changes of up to maxUsers users. It calls opened when it does not need the
@@ -211,7 +211,7 @@ func (w *watch) nextWithin(wait time.Duration, limit int) (feed.Batch, error) {
 
 // changedIn returns what a response shows of users in a batch, without a cursor.
 func changedIn(batch feed.Batch, users []feed.Update) changed {
-	r := changed{AsOf: timestamp(batch.AsOf), Users: make([]presence, len(users)), More: batch.More}
+	r := changed{AsOf: request.Timestamp(batch.AsOf), Users: make([]presence, len(users)), More: batch.More}
 	for i, u := range users {
 		r.Users[i] = published(u.User, u.Published)
 	}
@@ -226,10 +226,10 @@ func (r changesResponse) AppendJSON(b []byte) []byte {
 
 // appendFields appends the fields; without a cursor if there is none yet.
 func (r changed) appendFields(b []byte) []byte {
-	b = append(r.AsOf.appendJSON(append(b, `"as_of":`...)), `,"users":`...)
+	b = append(r.AsOf.AppendJSON(append(b, `"as_of":`...)), `,"users":`...)
 	b = appendPresences(b, r.Users)
 	if r.Cursor != "" {
-		b = appendString(append(b, `,"cursor":`...), r.Cursor)
+		b = request.AppendString(append(b, `,"cursor":`...), r.Cursor)
 	}
 	return strconv.AppendBool(append(b, `,"more":`...), r.More)
 }

@@ -97,8 +97,8 @@ func (e *eventStream) end(reason error) error {
 func (e *eventStream) sendTick(batch feed.Batch) error {
 	e.cursor = subscription.Cursor(e.namespace, batch.Places)
 	return e.sendEvent(eventTick, e.cursor, func(b []byte) []byte {
-		b = timestamp(batch.AsOf).appendJSON(append(b, `{"as_of":`...))
-		return append(appendString(append(b, `,"cursor":`...), e.cursor), '}')
+		b = request.Timestamp(batch.AsOf).AppendJSON(append(b, `{"as_of":`...))
+		return append(request.AppendString(append(b, `,"cursor":`...), e.cursor), '}')
 	})
 }
 

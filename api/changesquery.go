@@ -41,7 +41,7 @@ func readChangesQuery(c echo.Context, q request.Query, maxUsers int, events bool
 		return asked, r.Err
 	}
 	users, named := q["user"]
-	if err := checkUsers(users, maxUsers); err != nil {
+	if err := request.CheckUsers(users, maxUsers); err != nil {
 		return asked, err
 	}
 	owner, ofContacts := q.Get("contacts_of")
@@ -77,6 +77,3 @@ func checkContactsOf(namespace, owner string, caller *auth.Caller) error {
 	}
 	return guard.ReadUser.Check(namespace, owner, caller)
 }
-
-// scalar is the text of a JSON string or number, which is read as a parameter of the same name is.
-type scalar string

@@ -6,6 +6,7 @@ import (
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -53,7 +54,7 @@ func (f *following) change(s *server, frame watchFrame) error {
 	if err := q.check(f.namespace, frame.everyoneBody, frame.Cursor); err != nil {
 		return err
 	}
-	if err := checkUsers(frame.Remove, maxLookup); err != nil {
+	if err := request.CheckUsers(frame.Remove, request.MaxUsers); err != nil {
 		return err
 	}
 	if f.IsOfEveryone() && frame.Everyone == nil && len(frame.Add)+len(frame.Remove) > 0 {
@@ -114,7 +115,7 @@ func (n *session) sendFirst(b []byte, id string, first *firstBatch) {
 	f := n.following
 	defer f.start()
 	if first.Reset && first.cursor != "" { // the cursor is not known
-		b = changed{AsOf: timestamp(first.AsOf), Users: []presence{}, Cursor: first.cursor, More: true}.appendFields(b)
+		b = changed{AsOf: request.Timestamp(first.AsOf), Users: []presence{}, Cursor: first.cursor, More: true}.appendFields(b)
 		n.send(withID(b, id))
 		b, id = frameStart(frameReset), ""
 	}
@@ -150,7 +151,7 @@ func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 	most := maxSent - max(len(cursor), len(part)) - len(id) - frameRest
 	users := batch.Users
 	for {
-		b := timestamp(batch.AsOf).appendJSON(append(start, `"as_of":`...))
+		b := request.Timestamp(batch.AsOf).AppendJSON(append(start, `"as_of":`...))
 		b = append(b, `,"users":[`...)
 		sent := 0
 		for ; sent < len(users); sent++ {
@@ -182,7 +183,7 @@ func appendCursor(b []byte, cursor string) []byte {
 	if cursor == "" {
 		return b
 	}
-	return appendString(append(b, `,"cursor":`...), cursor)
+	return request.AppendString(append(b, `,"cursor":`...), cursor)
 }
 
 // frameRest is room for the end of a frame.

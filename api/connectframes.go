@@ -122,13 +122,13 @@ func (f clientFrame) decode(v any) error {
 
 // helloBody is the content of the frame hello.
 type helloBody struct {
-	Token    string        `json:"token"`
-	User     *string       `json:"user"`
-	Device   *deviceBody   `json:"device"`
-	Activity *activityBody `json:"activity"`
-	Watch    *watchBody    `json:"watch"`
-	Cursor   *string       `json:"cursor"`
-	GraceMs  *scalar       `json:"grace_ms"`
+	Token    string          `json:"token"`
+	User     *string         `json:"user"`
+	Device   *request.Device `json:"device"`
+	Activity *activityBody   `json:"activity"`
+	Watch    *watchBody      `json:"watch"`
+	Cursor   *string         `json:"cursor"`
+	GraceMs  *request.Scalar `json:"grace_ms"`
 }
 
 // everyoneBody has the fields of a client that watches everyone.
@@ -156,8 +156,8 @@ type changeBody struct {
 
 // activityBody is the field activity of hello.
 type activityBody struct {
-	Idle   *bool   `json:"idle"`
-	IdleMs *scalar `json:"idle_ms"`
+	Idle   *bool           `json:"idle"`
+	IdleMs *request.Scalar `json:"idle_ms"`
 }
 
 // activity returns what a client says about the use of its device.
@@ -173,7 +173,7 @@ func (b activityBody) activity() (a connections.Activity, err error) {
 }
 
 // milliseconds reads a field that is a number of them.
-func milliseconds(name string, s scalar, limit time.Duration) (time.Duration, error) {
+func milliseconds(name string, s request.Scalar, limit time.Duration) (time.Duration, error) {
 	n, err := strconv.Atoi(string(s))
 	if err != nil || n < 0 || int64(n) > limit.Milliseconds() {
 		return 0, problem.Errorf(problem.InvalidDuration,
@@ -212,13 +212,13 @@ func (b helloBody) opening(defaultGrace time.Duration) (*connections.Opening, er
 		if made {
 			d.ID = "any" // the registry makes one
 		}
-		sighting, err := d.sighting()
+		kind, err := d.Check()
 		if err != nil {
 			return nil, err
 		}
-		o.Kind, o.Meta = sighting.Kind, sighting.Meta
+		o.Kind, o.Meta = kind, string(d.Meta)
 		if !made {
-			o.Device = sighting.ID
+			o.Device = d.ID
 		}
 	}
 	if b.User == nil {

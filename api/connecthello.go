@@ -8,6 +8,7 @@ import (
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
@@ -204,9 +205,9 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	n.greeted = true
 	n.mu.Unlock()
 	n.leaveArrivals() // before a client that is slow to receive can keep others waiting
-	b := appendString(append(make([]byte, 0, 1<<10), `{"welcome":{"connection":`...), n.id)
+	b := request.AppendString(append(make([]byte, 0, 1<<10), `{"welcome":{"connection":`...), n.id)
 	if n.device != nil {
-		b = appendString(append(b, `,"device":`...), n.device.Device())
+		b = request.AppendString(append(b, `,"device":`...), n.device.Device())
 	}
 	settings := s.settings(n.namespace)
 	b = n.appendLimits(b, settings.Thresholds, first != nil)
@@ -220,7 +221,7 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	if first != nil && first.feed {
 		n.sendFirst(b, id, first)
 	} else {
-		n.send(withID(changed{AsOf: timestamp(own.now), Users: []presence{}}.appendFields(b), id))
+		n.send(withID(changed{AsOf: request.Timestamp(own.now), Users: []presence{}}.appendFields(b), id))
 		if first != nil {
 			n.following.start()
 		}
@@ -251,7 +252,7 @@ func (n *session) appendLimits(b []byte, t lastseen.Thresholds, watches bool) []
 		b = strconv.AppendInt(append(b, `,"expires_in_ms":`...), *expires, 10)
 	}
 	b = strconv.AppendInt(append(b, `,"limits":{"users":`...), store.MaxWatched, 10)
-	b = strconv.AppendInt(append(b, `,"users_per_frame":`...), maxLookup, 10)
+	b = strconv.AppendInt(append(b, `,"users_per_frame":`...), request.MaxUsers, 10)
 	b = strconv.AppendInt(append(b, `,"frame_bytes":`...), maxFrame, 10)
 	return append(strconv.AppendInt(append(b, `,"frames_per_second":`...), framesPerSecond, 10), '}')
 }

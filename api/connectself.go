@@ -1,6 +1,9 @@
 package api
 
-import "github.com/lastseen/lastseen"
+import (
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/request"
+)
 
 // maxQueued is the number of frames that wait for a slow client. More are dropped.
 const maxQueued = 32
@@ -119,7 +122,7 @@ func (n *session) renew() {
 func appendSaid(b []byte, said lastseen.Said) []byte {
 	b = appendOptional(append(b, `"availability":`...), string(said.Availability))
 	b = appendOptional(append(b, `,"note":`...), said.Note)
-	return timestamp(said.Until).appendJSON(append(b, `,"until":`...))
+	return request.Timestamp(said.Until).AppendJSON(append(b, `,"until":`...))
 }
 
 // appendOptional appends a string as JSON: null for an empty one.
@@ -127,7 +130,7 @@ func appendOptional(b []byte, s string) []byte {
 	if s == "" {
 		return append(b, "null"...)
 	}
-	return appendString(b, s)
+	return request.AppendString(b, s)
 }
 
 // appendSelf appends the field self of the frame welcome: the user's own presence, with what the user says.

@@ -11,6 +11,7 @@ import (
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
@@ -47,7 +48,7 @@ func (b typingBody) check() error {
 	if err := lastseen.CheckText("the field in", b.In); err != nil {
 		return problem.From(problem.InvalidParameter, err)
 	}
-	return checkUsers(b.To, maxTypingTo)
+	return request.CheckUsers(b.To, maxTypingTo)
 }
 
 // handleTyping sends to the connections of some users that the user of this one types. The response is the same whether
@@ -142,9 +143,9 @@ func (s *Shared) deliverTyping(signal store.Signal) {
 
 // frame returns the frame for those to whom a user types.
 func (t typing) frame(user string) []byte {
-	b := appendString([]byte(`{"typing":{"user":`), user)
+	b := request.AppendString([]byte(`{"typing":{"user":`), user)
 	if t.in != "" {
-		b = appendString(append(b, `,"in":`...), t.in)
+		b = request.AppendString(append(b, `,"in":`...), t.in)
 	}
 	b = strconv.AppendInt(append(b, `,"expires_in_ms":`...), typingExpires.Milliseconds(), 10)
 	return append(b, '}', '}')

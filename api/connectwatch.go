@@ -22,7 +22,7 @@ func (q *watchQuery) check(namespace string, everyone everyoneBody, cursor *stri
 	if err := q.readEveryone(everyone); err != nil {
 		return err
 	}
-	if err := checkUsers(q.Users, maxLookup); err != nil {
+	if err := request.CheckUsers(q.Users, request.MaxUsers); err != nil {
 		return err
 	}
 	if cursor == nil {
@@ -190,7 +190,7 @@ func (f *following) step() bool {
 
 // sendTick sends a tick.
 func (f *following) sendTick(batch feed.Batch) bool {
-	b := timestamp(batch.AsOf).appendJSON([]byte(`{"tick":{"as_of":`))
-	b = appendString(append(b, `,"cursor":`...), subscription.Cursor(f.namespace, batch.Places))
+	b := request.Timestamp(batch.AsOf).AppendJSON([]byte(`{"tick":{"as_of":`))
+	b = request.AppendString(append(b, `,"cursor":`...), subscription.Cursor(f.namespace, batch.Places))
 	return f.send(append(b, '}', '}'))
 }

@@ -105,7 +105,7 @@ func (s *server) contactsParams(
 func (s *server) readContactsPage(
 	c echo.Context, namespace, user string, p contactsParams, after string, limit int,
 ) (users []presence, last string, err error) {
-	size := maxLookup
+	size := request.MaxUsers
 	if p.hasAll() {
 		size = limit + 1 // one more shows whether there is a next page
 	}

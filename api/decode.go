@@ -13,11 +13,11 @@ import (
 // strict reads the types of bodies and frames.
 var strict = request.Strict(
 	json.UnmarshalFromFunc(decodeTime),
-	json.UnmarshalFromFunc(decodeScalar),
+	json.UnmarshalFromFunc(request.DecodeScalar),
 	json.UnmarshalFromFunc(decodeItem),
-	json.UnmarshalFromFunc(decodeDevice),
+	json.UnmarshalFromFunc(request.DecodeDevice),
 	json.UnmarshalFromFunc(decodeCallApp),
-	request.ListOf[[]string](maxLookup, request.DecodeString),
+	request.ListOf[[]string](request.MaxUsers, request.DecodeString),
 	request.ListOf[contactIDs](store.MaxContacts, request.DecodeString),
 	request.ListOf[[]item](request.MaxItems, decodeItem),
 )
@@ -31,7 +31,7 @@ func decodeField(d *jsontext.Decoder, i *item, name string) error {
 	case "at":
 		return decodeTime(d, &i.At)
 	case "device":
-		return request.DecodeOptional(d, &i.Device, decodeDevice)
+		return request.DecodeOptional(d, &i.Device, request.DecodeDevice)
 	case "activity":
 		return request.DecodeString(d, &i.Activity)
 	case "after":
@@ -51,36 +51,8 @@ func decodeTime(d *jsontext.Decoder, v *jsontext.Value) error {
 	return err
 }
 
-// decodeScalar decodes a scalar.
-func decodeScalar(d *jsontext.Decoder, s *scalar) error {
-	token, err := d.ReadToken()
-	if err != nil {
-		return err
-	}
-	if kind := token.Kind(); kind != '"' && kind != '0' {
-		return request.WrongType(d, token, "a string or a number")
-	}
-	*s = scalar(token.String())
-	return nil
-}
-
 // maxAhead is how far a ping or a leave may be ahead of the server's clock, in milliseconds.
 const maxAhead = 5000
-
-// timestamp is an instant in a response: RFC 3339, or null if it is 0.
-type timestamp lastseen.Instant
-
-// MarshalJSONTo writes the instant; see [json.MarshalerTo].
-func (t timestamp) MarshalJSONTo(e *jsontext.Encoder) error {
-	return e.WriteValue(t.appendJSON(make([]byte, 0, 32)))
-}
-
-func (t timestamp) appendJSON(b []byte) []byte {
-	if t == 0 {
-		return append(b, "null"...)
-	}
-	return append(lastseen.Instant(t).Append(append(b, '"')), '"')
-}
 
 // parseAt reads the time in the field "at", a JSON string or number, which may be ahead of the server's clock by up to
 // [maxAhead]. An omitted time is now.

@@ -22,7 +22,7 @@ import (
 
 // TestAvailabilityUntilTheEndOfTime checks that the end of what a user says is a valid time, whatever the clock is.
 func TestAvailabilityUntilTheEndOfTime(t *testing.T) {
-	b := availabilityBody{Note: "x", For: new(scalar("10000h"))}
+	b := availabilityBody{Note: "x", For: new(request.Scalar("10000h"))}
 	said, err := b.said(lastseen.MaxInstant - 1)
 	require.NoError(t, err)
 	require.Equal(t, lastseen.Said{Note: "x", Until: lastseen.MaxInstant}, said)
@@ -48,7 +48,7 @@ func TestDecodingStops(t *testing.T) {
 	var users lookupBody
 	err := request.Unmarshal([]byte(`{"users":[""`+strings.Repeat(`,""`, request.MaxItems-1)+`]}`), &users, strict)
 	require.Equal(t, problem.TooManyItems, kit.RequireProblem(t, err).Code)
-	require.LessOrEqual(t, len(*users.Users), maxLookup+1, "with a slot for the item that is refused")
+	require.LessOrEqual(t, len(*users.Users), request.MaxUsers+1, "with a slot for the item that is refused")
 
 	var pings pingsBody
 	err = request.Unmarshal(repeated(`{"pings":[`, `{}`, `]}`), &pings, strict)
@@ -145,22 +145,6 @@ func TestNullDevices(t *testing.T) {
 		require.Nil(t, b.add(telemetry.Ping, "chat", i.User, i.assertion, kit.Now))
 		require.Equal(t, want, b)
 	}
-}
-
-// FuzzMetadata checks that the end of an object is found where it is.
-func FuzzMetadata(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"a":"}\"{"}`, `{"a":{"b":[{}]}}`, `{"\\":1}`, `{"a`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		value := jsontext.Value(data)
-		if !value.IsValid() || data[0] != '{' {
-			return
-		}
-		end := strings.LastIndexByte(string(data), '}')
-		require.False(t, endsWithin(data[:end]))
-		require.True(t, endsWithin(data[:end+1]))
-	})
 }
 
 func TestPingAfter(t *testing.T) {

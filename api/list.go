@@ -214,5 +214,5 @@ func (r listResponse) AppendJSON(b []byte) []byte {
 	if r.NextCursor == nil {
 		return append(b, "null}"...)
 	}
-	return append(appendString(b, *r.NextCursor), '}')
+	return append(request.AppendString(b, *r.NextCursor), '}')
 }

@@ -6,18 +6,16 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 )
 
 const (
-	maxLookup      = 1000 // users in one lookup
-	maxLookupQuery = 100  // the same, by GET
+	maxLookupQuery = 100 // the same, by GET
 )
 
 // lookupForm is the form of a list of users to look up or to follow.
-var lookupForm = request.Form{Max: 512 << 10, Items: maxLookup, Sign: ',', Each: 512}
+var lookupForm = request.Form{Max: 512 << 10, Items: request.MaxUsers, Sign: ',', Each: 512}
 
 // lookupBody is the JSON of a lookup.
 type lookupBody struct {
@@ -58,7 +56,7 @@ func (s *server) lookup(c echo.Context, q request.Query) error {
 	if asked.Users == nil {
 		return problem.New(problem.InvalidJSON, "The field users is missing.")
 	}
-	_, found, err := s.lookupUsers(c, q, *asked.Users, maxLookup)
+	_, found, err := s.lookupUsers(c, q, *asked.Users, request.MaxUsers)
 	if err != nil {
 		return err
 	}
@@ -116,7 +114,7 @@ func (s *server) lookupUsers(
 	if err != nil {
 		return v, found, err
 	}
-	if err := checkUsers(users, max); err != nil {
+	if err := request.CheckUsers(users, max); err != nil {
 		return v, found, err
 	}
 	if v, err = s.view(c, namespace, q); err != nil {
@@ -133,26 +131,11 @@ func (s *server) lookupUsers(
 	return v, found, nil
 }
 
-// checkUsers returns an error if there are more than max users, or invalid ones.
-func checkUsers(users []string, max int) error {
-	if len(users) > max {
-		return problem.Errorf(problem.TooManyItems,
-			"There are %d users: send at most %d in one request.", len(users), max)
-	}
-	var bad problem.Items
-	for i, user := range users {
-		if err := lastseen.CheckUser(user); err != nil {
-			bad.Add(i, problem.From(problem.InvalidUser, err))
-		}
-	}
-	return bad.Err()
-}
-
 // AppendJSON is for [request.WriteJSON].
 func (r lookupResponse) AppendJSON(b []byte) []byte {
 	b = r.appendFields(append(b, '{'))
 	if r.Hint != "" {
-		b = appendString(append(b, `,"hint":`...), r.Hint)
+		b = request.AppendString(append(b, `,"hint":`...), r.Hint)
 	}
 	return append(b, '}')
 }

@@ -19,7 +19,7 @@ import (
 type namespaceEntry struct {
 	Namespace string `json:"namespace"`
 	// The newest last-seen time of its users. Null if it has no users, and for callers who do not see all of them.
-	LastPing timestamp `json:"last_ping" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	LastPing request.Timestamp `json:"last_ping" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 } // @name Namespace
 
 // namespacesResponse is one page of the namespaces.
@@ -70,7 +70,7 @@ func (s *server) listNamespaces(c echo.Context, q request.Query) error {
 	for _, info := range infos {
 		entry := namespaceEntry{Namespace: info.Name}
 		if !s.viewerOf(callerOf(c), info.Name).Restricted {
-			entry.LastPing = timestamp(info.Newest)
+			entry.LastPing = request.Timestamp(info.Newest)
 		}
 		response.Namespaces = append(response.Namespaces, entry)
 	}
@@ -193,10 +193,10 @@ func (s *server) deleteNamespace(c echo.Context, q request.Query, namespace stri
 // countsResponse is the number of users with each status.
 type countsResponse struct {
 	// The time at which the statuses were evaluated.
-	AsOf   timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
-	Green  int64     `json:"green" format:"int64" minimum:"0"`
-	Yellow int64     `json:"yellow" format:"int64" minimum:"0"`
-	Grey   int64     `json:"grey" format:"int64" minimum:"0"`
+	AsOf   request.Timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	Green  int64             `json:"green" format:"int64" minimum:"0"`
+	Yellow int64             `json:"yellow" format:"int64" minimum:"0"`
+	Grey   int64             `json:"grey" format:"int64" minimum:"0"`
 	// The sum of green, yellow and grey.
 	Total int64 `json:"total" format:"int64" minimum:"0"`
 } // @name Counts
@@ -236,6 +236,6 @@ func (s *server) counts(c echo.Context, q request.Query, namespace string) error
 func showCounts(n map[lastseen.Status]int64, asOf lastseen.Instant) countsResponse {
 	green, yellow, grey := n[lastseen.Green], n[lastseen.Yellow], n[lastseen.Grey]
 	return countsResponse{
-		AsOf: timestamp(asOf), Green: green, Yellow: yellow, Grey: grey, Total: green + yellow + grey,
+		AsOf: request.Timestamp(asOf), Green: green, Yellow: yellow, Grey: grey, Total: green + yellow + grey,
 	}
 }

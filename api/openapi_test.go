@@ -120,8 +120,8 @@ func TestLimitsAreDocumented(t *testing.T) {
 	for _, pair := range [][2]any{
 		{request.MaxItems, items("PingBatch", "pings")},
 		{request.MaxItems, items("LeaveBatch", "leaves")},
-		{maxLookup, items("LookupRequest", "users")},
-		{maxLookup, items("ChangesRequest", "users")},
+		{request.MaxUsers, items("LookupRequest", "users")},
+		{request.MaxUsers, items("ChangesRequest", "users")},
 		{maxLookupQuery, *components.Parameters["users"].Value.Schema.Value.MaxItems},
 		{request.MaxLimit, *limit.Max},
 		{request.DefaultLimit, limit.Default},

@@ -18,8 +18,8 @@ import (
 
 // pingBody is the JSON of a ping.
 type pingBody struct {
-	At     jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
-	Device *deviceBody    `json:"device" validate:"optional"`
+	At     jsontext.Value  `json:"at" swaggertype:"string" validate:"optional"`
+	Device *request.Device `json:"device" validate:"optional"`
 	// Whether the person uses the device. It requires a device. Default: active.
 	Activity string `json:"activity" enums:"active,idle" validate:"optional"`
 } // @name PingRequest
@@ -73,8 +73,8 @@ func (s *server) readBody(c echo.Context, f request.Form, v any) error {
 
 // leaveBody is the JSON of a leave.
 type leaveBody struct {
-	At     jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
-	Device *deviceBody    `json:"device" validate:"optional"`
+	At     jsontext.Value  `json:"at" swaggertype:"string" validate:"optional"`
+	Device *request.Device `json:"device" validate:"optional"`
 	// How long to wait before the leave is recorded, up to a minute, such as `5s`. A ping in the meantime makes it
 	// void. The response is 202.
 	After string `json:"after" validate:"optional"`
@@ -128,8 +128,8 @@ func (s *server) readLeave(c echo.Context) (assertion, error) {
 
 // assertion is what a body says about one ping or leave, as it was sent.
 type assertion struct {
-	At     jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
-	Device *deviceBody    `json:"device" validate:"optional"`
+	At     jsontext.Value  `json:"at" swaggertype:"string" validate:"optional"`
+	Device *request.Device `json:"device" validate:"optional"`
 	// Only for pings: whether the person uses the device. It requires a device. Default: active.
 	Activity string `json:"activity" enums:"active,idle" validate:"optional"`
 	// Only for leaves: how long to wait before the leave is recorded, up to a minute, such as `5s`. A ping in the
@@ -180,7 +180,8 @@ func (a assertion) details(
 	e telemetry.Event, at lastseen.Instant,
 ) (sighting store.DeviceEvent, after time.Duration, err *problem.Error) {
 	if a.Device != nil {
-		if sighting, err = a.Device.sighting(); err != nil {
+		sighting = store.DeviceEvent{ID: a.Device.ID, Meta: string(a.Device.Meta)}
+		if sighting.Kind, err = a.Device.Check(); err != nil {
 			return sighting, 0, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
@@ -22,12 +21,12 @@ type presence struct {
 	// green: seen recently. yellow: seen a while ago. grey: seen longer ago, left, or never seen.
 	Status lastseen.Status `json:"status"`
 	// The time of the newest ping or leave. Null for a user never seen.
-	LastSeen timestamp `json:"last_seen" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	LastSeen request.Timestamp `json:"last_seen" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// Whether the newest event is a leave.
 	Left bool `json:"left"`
 	// When the status changes unless a ping or a leave changes it sooner. Null for grey.
-	ValidUntil   timestamp        `json:"valid_until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	*userDetails `json:",inline"` // nil for most users
+	ValidUntil   request.Timestamp `json:"valid_until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	*userDetails `json:",inline"`  // nil for most users
 } // @name UserPresence
 
 // userDetails is what a response shows of a user who says something, is idle, or is in a call. Fields that do not apply
@@ -36,13 +35,13 @@ type userDetails struct {
 	// What the user says about themselves. It changes no status. Absent if the user says nothing.
 	Availability lastseen.Availability `json:"availability,omitzero" swaggertype:"string" enums:"away,busy" validate:"optional"` //nolint:lll // a tag
 	// When `availability` and `note` end. Absent if they have no end.
-	AvailabilityUntil timestamp `json:"availability_until,omitzero" swaggertype:"string" format:"date-time" validate:"optional"` //nolint:lll // a tag
+	AvailabilityUntil request.Timestamp `json:"availability_until,omitzero" swaggertype:"string" format:"date-time" validate:"optional"` //nolint:lll // a tag
 	// The user's note. It is text, never HTML. Absent without a note.
 	Note string `json:"note,omitzero" maxLength:"140" validate:"optional"`
 	// Present if the user uses none of their devices. Grey users are never idle.
 	Activity string `json:"activity,omitzero" enums:"idle" validate:"optional"`
 	// Since when the user uses none of their devices.
-	IdleSince timestamp `json:"idle_since,omitzero" swaggertype:"string" format:"date-time" validate:"optional"`
+	IdleSince request.Timestamp `json:"idle_since,omitzero" swaggertype:"string" format:"date-time" validate:"optional"`
 	// Present, and true, if the user is in an active call. Grey users are never in a call.
 	InCall bool `json:"in_call,omitzero" validate:"optional"`
 
@@ -64,14 +63,14 @@ func (v view) presence(user string, state lastseen.State, details map[string]sto
 	if len(details) > 0 {
 		shown = showDetails(details[user], p.Status, v.asOf, v.now)
 	}
-	return presence{p.User, p.Status, timestamp(p.LastSeen), p.Left, timestamp(p.ValidUntil), shown}
+	return presence{p.User, p.Status, request.Timestamp(p.LastSeen), p.Left, request.Timestamp(p.ValidUntil), shown}
 }
 
 // published returns what a response shows of a user in a changes feed. There a status holds until the next change, so
 // it does not say how long it is valid. So does what the user says: the feed reports when it ends.
 func published(user string, p store.Published) presence {
 	return presence{
-		User: user, Status: p.Status, LastSeen: timestamp(p.At), Left: p.Left,
+		User: user, Status: p.Status, LastSeen: request.Timestamp(p.At), Left: p.Left,
 		userDetails: showDetails(p.Details, p.Status, 0, 0),
 	}
 }
@@ -84,9 +83,11 @@ func showDetails(d store.Details, status lastseen.Status, asOf, now lastseen.Ins
 	}
 	at := max(asOf, now)
 	said := d.Said.At(at).Public()
-	shown := userDetails{Availability: said.Availability, AvailabilityUntil: timestamp(said.Until), Note: said.Note}
+	shown := userDetails{
+		Availability: said.Availability, AvailabilityUntil: request.Timestamp(said.Until), Note: said.Note,
+	}
 	if d.IdleSince != 0 && status != lastseen.Grey {
-		shown.Activity, shown.IdleSince = activityIdle, timestamp(d.IdleSince)
+		shown.Activity, shown.IdleSince = activityIdle, request.Timestamp(d.IdleSince)
 	}
 	if d.InCallUntil > at && status != lastseen.Grey {
 		shown.InCall, shown.inCallUntil = true, d.InCallUntil
@@ -99,13 +100,13 @@ func showDetails(d store.Details, status lastseen.Status, asOf, now lastseen.Ins
 
 // evaluated returns what a response states about the view.
 func (v view) evaluated() evaluated {
-	return evaluated{timestamp(v.asOf), v.thresholds.Green.Milliseconds(), v.thresholds.Yellow.Milliseconds()}
+	return evaluated{request.Timestamp(v.asOf), v.thresholds.Green.Milliseconds(), v.thresholds.Yellow.Milliseconds()}
 }
 
 // evaluated is the part of a response from which clients can age the statuses themselves.
 type evaluated struct {
 	// The time at which the statuses were evaluated.
-	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	AsOf request.Timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
 	// The age at which users turn yellow.
 	GreenMs int64 `json:"green_ms" format:"int64" minimum:"1"`
 	// The age at which users turn grey.
@@ -230,12 +231,6 @@ func (r userResponse) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendString appends a JSON string. Names are valid UTF-8.
-func appendString(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s) // fails for invalid UTF-8 only
-	return b
-}
-
 func (p presences) appendFields(b []byte) []byte {
 	return appendPresences(append(p.evaluated.appendFields(b), `,"users":`...), p.Users)
 }
@@ -252,17 +247,17 @@ func appendPresences(b []byte, users []presence) []byte {
 }
 
 func (e evaluated) appendFields(b []byte) []byte {
-	b = e.AsOf.appendJSON(append(b, `"as_of":`...))
+	b = e.AsOf.AppendJSON(append(b, `"as_of":`...))
 	b = strconv.AppendInt(append(b, `,"green_ms":`...), e.GreenMs, 10)
 	return strconv.AppendInt(append(b, `,"yellow_ms":`...), e.YellowMs, 10)
 }
 
 func (p presence) appendFields(b []byte) []byte {
-	b = appendString(append(b, `"user":`...), p.User)
+	b = request.AppendString(append(b, `"user":`...), p.User)
 	b = append(append(append(b, `,"status":"`...), p.Status...), '"')
-	b = p.LastSeen.appendJSON(append(b, `,"last_seen":`...))
+	b = p.LastSeen.AppendJSON(append(b, `,"last_seen":`...))
 	b = strconv.AppendBool(append(b, `,"left":`...), p.Left)
-	b = p.ValidUntil.appendJSON(append(b, `,"valid_until":`...))
+	b = p.ValidUntil.AppendJSON(append(b, `,"valid_until":`...))
 	if p.userDetails == nil {
 		return b
 	}
@@ -275,14 +270,14 @@ func (d userDetails) appendFields(b []byte) []byte {
 		b = append(append(append(b, `,"availability":"`...), d.Availability...), '"')
 	}
 	if d.AvailabilityUntil != 0 {
-		b = d.AvailabilityUntil.appendJSON(append(b, `,"availability_until":`...))
+		b = d.AvailabilityUntil.AppendJSON(append(b, `,"availability_until":`...))
 	}
 	if d.Note != "" {
-		b = appendString(append(b, `,"note":`...), d.Note)
+		b = request.AppendString(append(b, `,"note":`...), d.Note)
 	}
 	if d.IdleSince != 0 {
 		b = append(append(append(b, `,"activity":"`...), d.Activity...), '"')
-		b = d.IdleSince.appendJSON(append(b, `,"idle_since":`...))
+		b = d.IdleSince.AppendJSON(append(b, `,"idle_since":`...))
 	}
 	if d.InCall {
 		b = append(b, `,"in_call":true`...)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -87,7 +88,7 @@ func contrast(t *testing.T, one, other string) float64 {
 // TestAppendJSON checks that our own encoding equals that of package json.
 func TestAppendJSON(t *testing.T) {
 	instant := rapid.Map(rapid.Int64Range(0, int64(lastseen.MaxInstant)),
-		func(n int64) timestamp { return timestamp(n) })
+		func(n int64) request.Timestamp { return request.Timestamp(n) })
 	details := rapid.Custom(func(t *rapid.T) *userDetails {
 		d := &userDetails{
 			Availability:      rapid.SampledFrom([]lastseen.Availability{"", "away", "busy"}).Draw(t, "availability"),
@@ -133,8 +134,8 @@ func BenchmarkEncode(b *testing.B) {
 	}}
 	for i := range response.Users {
 		response.Users[i] = presence{
-			User: "alice", Status: lastseen.Green, LastSeen: timestamp(kit.Now),
-			ValidUntil: timestamp(kit.Now),
+			User: "alice", Status: lastseen.Green, LastSeen: request.Timestamp(kit.Now),
+			ValidUntil: request.Timestamp(kit.Now),
 		}
 	}
 	b.Run("by hand", func(b *testing.B) {
@@ -162,14 +163,15 @@ func TestPublishedDetails(t *testing.T) {
 		IdleSince: kit.Now - 100, InCallUntil: kit.Now + 10,
 	}
 	state, shown := lastseen.State{At: kit.Now - 90_000}, userDetails{
-		Availability: lastseen.Busy, AvailabilityUntil: timestamp(kit.Now - 10),
-		Activity: activityIdle, IdleSince: timestamp(kit.Now - 100), InCall: true, inCallUntil: lastseen.MaxInstant,
+		Availability: lastseen.Busy, AvailabilityUntil: request.Timestamp(kit.Now - 10),
+		Activity: activityIdle, IdleSince: request.Timestamp(kit.Now - 100), InCall: true,
+		inCallUntil: lastseen.MaxInstant,
 	}
 	of := func(watermark lastseen.Instant) presence {
 		return published("alice", store.Publish(thresholds, state, details, watermark))
 	}
 	require.Equal(t, presence{
-		User: "alice", Status: lastseen.Yellow, LastSeen: timestamp(state.At), userDetails: &shown,
+		User: "alice", Status: lastseen.Yellow, LastSeen: request.Timestamp(state.At), userDetails: &shown,
 	}, of(kit.Now-11))
 	shown.Availability, shown.AvailabilityUntil = "", 0
 	require.Equal(t, &shown, of(kit.Now-10).userDetails)

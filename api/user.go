@@ -117,16 +117,16 @@ type deviceEntry struct {
 	// What the device is.
 	Kind lastseen.DeviceKind `json:"kind"`
 	// What the client stored with the device. Null for nothing.
-	Meta metadata `json:"meta" swaggertype:"object" extensions:"x-nullable"`
+	Meta request.Meta `json:"meta" swaggertype:"object" extensions:"x-nullable"`
 	// When the device was first seen.
-	Since timestamp `json:"since" swaggertype:"string" format:"date-time"`
+	Since request.Timestamp `json:"since" swaggertype:"string" format:"date-time"`
 	// The time of the newest ping or leave of the device. While a connection is open, it can be older than the user's
 	// by as much as `green`.
-	LastSeen timestamp `json:"last_seen" swaggertype:"string" format:"date-time"`
+	LastSeen request.Timestamp `json:"last_seen" swaggertype:"string" format:"date-time"`
 	// Whether the person uses the device.
 	Activity string `json:"activity" enums:"active,idle"`
 	// Since when the person does not use the device. Null while they do.
-	IdleSince timestamp `json:"idle_since" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	IdleSince request.Timestamp `json:"idle_since" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// Whether the newest event of the device is a leave.
 	Gone bool `json:"gone"`
 	// Whether the device keeps the user present: it has not left, and was seen recently.
@@ -137,7 +137,7 @@ type deviceEntry struct {
 type devicesResponse struct {
 	User string `json:"user" minLength:"1" maxLength:"256"`
 	// The time at which it was decided which devices are live.
-	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	AsOf request.Timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
 	// The kinds of the live devices, in order, without repetition.
 	Kinds          []lastseen.DeviceKind `json:"kinds"`
 	*deviceDetails `json:",inline"`
@@ -148,7 +148,7 @@ type deviceDetails struct {
 	// Whether the person uses any of the live devices. Null without a live device.
 	Activity *string `json:"activity" enums:"active,idle" extensions:"x-nullable" validate:"optional"`
 	// Since when the person uses none of the live devices. Null while they do, and without a live device.
-	IdleSince timestamp `json:"idle_since" swaggertype:"string" format:"date-time" extensions:"x-nullable" validate:"optional"` //nolint:lll // a tag
+	IdleSince request.Timestamp `json:"idle_since" swaggertype:"string" format:"date-time" extensions:"x-nullable" validate:"optional"` //nolint:lll // a tag
 	// The devices, those seen last first, at most 32.
 	Devices []deviceEntry `json:"devices" validate:"optional"`
 }
@@ -180,7 +180,7 @@ func (s *server) getDevices(c echo.Context, _ request.Query, namespace, user str
 	if err != nil {
 		return err
 	}
-	response := devicesResponse{User: user, AsOf: timestamp(now), Kinds: []lastseen.DeviceKind{}}
+	response := devicesResponse{User: user, AsOf: request.Timestamp(now), Kinds: []lastseen.DeviceKind{}}
 	live := stored.Live(now)
 	for _, r := range live {
 		response.Kinds = append(response.Kinds, r.Kind)
@@ -197,13 +197,13 @@ func (s *server) getDevices(c echo.Context, _ request.Query, namespace, user str
 func detailsOf(stored store.UserDevices, live []lastseen.DeviceRecord, now lastseen.Instant) *deviceDetails {
 	d := &deviceDetails{Devices: []deviceEntry{}}
 	if idle, known := stored.Activity(now); known {
-		d.Activity, d.IdleSince = new(activityOf(idle)), timestamp(idle)
+		d.Activity, d.IdleSince = new(activityOf(idle)), request.Timestamp(idle)
 	}
 	for i, r := range stored.Records {
 		d.Devices = append(d.Devices, deviceEntry{
-			ID: connections.DeviceOf(r.ID), Kind: r.Kind, Meta: metadata(stored.Meta[i]),
-			Since: timestamp(r.Since), LastSeen: timestamp(r.At),
-			Activity: activityOf(r.IdleSince), IdleSince: timestamp(r.IdleSince),
+			ID: connections.DeviceOf(r.ID), Kind: r.Kind, Meta: request.Meta(stored.Meta[i]),
+			Since: request.Timestamp(r.Since), LastSeen: request.Timestamp(r.At),
+			Activity: activityOf(r.IdleSince), IdleSince: request.Timestamp(r.IdleSince),
 			Gone: r.Gone, Live: slices.Contains(live, r),
 		})
 	}
