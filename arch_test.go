@@ -77,8 +77,8 @@ func arrows() map[string][]string {
 		"internal/testguide":   {},
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
-			"api/guard", "api/live/audience", "api/live/subscription", "api/live/transport", "api/problem", "api/request",
-			"api/telemetry", "api/web",
+			"api/guard", "api/live/audience", "api/live/session", "api/live/subscription", "api/live/transport",
+			"api/problem", "api/request", "api/telemetry", "api/web",
 		},
 		"api/apitest": {
 			"", "store", "store/connections", "store/feed", "store/filestore", "store/jobs",
@@ -97,6 +97,11 @@ func arrows() map[string][]string {
 		"api/request":        {"", "api/problem"},
 		"api/live/transport": {},
 		"api/live/audience":  {"", "store", "store/feed"},
+		"api/live/session": {
+			"", "store", "store/calls", "store/connections", "store/feed", "api/auth", "api/guard", "api/limit",
+			"api/live/audience", "api/live/subscription", "api/live/transport", "api/problem", "api/request",
+			"api/telemetry",
+		},
 		"api/live/subscription": {
 			"", "store", "store/feed", "api/auth", "api/guard", "api/limit", "api/live/audience", "api/problem",
 			"api/request",

@@ -6,6 +6,7 @@ package api
 
 import (
 	"cmp"
+	"context"
 	crand "crypto/rand"
 	"fmt"
 	"log/slog"
@@ -29,8 +30,8 @@ import (
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/live/audience"
+	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/live/subscription"
-	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/api/web"
@@ -123,17 +124,10 @@ type Shared struct {
 	// that a removed key stops working at once.
 	authenticator atomic.Pointer[auth.Authenticator]
 	// newest is the newest handler, whose configuration decides whether a request can stay open.
-	newest     atomic.Pointer[server]
-	reloads    subscription.Waker // also when the server begins to stop
-	sockets    sockets
-	arrivals   *arrivals
-	counting   countsHub
-	userStates *userStates
+	newest atomic.Pointer[server]
+	*session.Hub
 
-	audience      *audience.Shared
-	subscriptions *subscription.Shared
-
-	upgrader   *transport.SocketUpgrader
+	audience   *audience.Shared
 	buckets    *limit.Buckets
 	redials    *redials
 	bodies     *limit.Memory
@@ -143,9 +137,6 @@ type Shared struct {
 	pseudonyms pseudonyms
 	probes     singleflight.Group // of readyz
 	pages      web.Pages
-	draining   atomic.Bool
-	// Telemetry counts what happens.
-	Telemetry *telemetry.Metrics
 }
 
 // NewShared returns the state for handlers with this configuration. All of them use its BodyMemory, Metrics, Logger and
@@ -155,15 +146,20 @@ func NewShared(c Config) *Shared {
 	bodies, load := limit.NewMemory(c.BodyMemory, guard.ErrBodyMemory), guard.NewLoad(c.Logger, c.Now, settleTime)
 	s := &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, load: load,
-		Telemetry: telemetry.New(c.Metrics, measured((&server{}).routes())),
-		outages:   newOutageLog(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
+		outages: newOutageLog(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI()),
-		upgrader: transport.NewSocketUpgrader(), arrivals: newArrivals(c.Now),
-		audience: audience.NewShared(), subscriptions: subscription.NewShared(c.Now),
+		audience: audience.NewShared(),
 	}
+	s.Hub = session.New(session.Options{
+		Telemetry:     telemetry.New(c.Metrics, measured((&server{}).routes())),
+		Subscriptions: subscription.NewShared(c.Now), Bodies: bodies, Defects: s.defects, Now: c.Now, Show: shown(),
+		Authenticate: func(ctx context.Context, credentials []string) (*auth.Caller, error) {
+			return s.authenticator.Load().Authenticate(ctx, credentials)
+		},
+		Classify: classify,
+	})
 	exportBodies(promauto.With(c.Metrics), bodies, c.BodyMemory)
 	load.Export(promauto.With(c.Metrics))
-	s.userStates = newUserStates(s)
 	return s
 }
 
@@ -196,11 +192,8 @@ type server struct {
 	uncounted store.Store         // Store, but its calls do not count as load
 	replicas  store.ReplicaReader // nil without replicas
 	sources   guard.Sources
-	followed  *subscription.Server
+	live      *session.Server
 }
-
-// newestFollowed returns what subscriptions use of the newest handler.
-func (s *Shared) newestFollowed() *subscription.Server { return s.newest.Load().followed }
 
 // New returns the handler of all endpoints. Its authenticator becomes that of all handlers with the same Shared.
 func New(c Config) http.Handler {
@@ -237,16 +230,11 @@ func New(c Config) http.Handler {
 		},
 	}
 	s.Store = s.counted(c.Store)
-	s.followed = &subscription.Server{
-		Options: audience.Options{Store: s.Store, Feeds: s.Feeds, Shared: s.audience},
-		Viewer:  s.viewerOf, Limiter: &s.limiter, Load: s.load, Random: s.Random, Now: s.Now,
-		Lag: s.Telemetry.ObserveLag,
-	}
 	interval := func(namespace string) time.Duration { return s.settings(namespace).PingInterval }
 	s.Telemetry.Configure(c.WebSockets.Max, slices.Collect(maps.Keys(c.Namespaces)), interval)
+	s.live = s.sessions()
 	s.newest.Store(s)
-	s.reloads.Wake() // requests that stay open are authorized again
-	go s.checkSockets()
+	s.Configure(s.live)
 	return s.handler()
 }
 

@@ -169,7 +169,7 @@ func (s *server) say(ctx context.Context, namespace, user string, said lastseen.
 	}
 	_, err = s.Store.SetAvailability(ctx, namespace, user, said, at)
 	if store.MayBeDone(err) {
-		s.signalSelf(ctx, namespace, user)
+		s.SignalAvailability(ctx, namespace, user)
 	}
 	return err
 }

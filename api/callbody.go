@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lastseen/lastseen"
@@ -261,10 +260,4 @@ func optional(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-// appendCall appends a call as JSON.
-func appendCall(b []byte, c lastseen.Call) []byte {
-	encoded, _ := json.Marshal(showCall(c)) // which has only names, times and JSON that was checked
-	return append(b, encoded...)
 }

@@ -115,13 +115,13 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 	if !p.waits {
 		return p.read()
 	}
-	counted := subscription.Ledger{Shared: p.subscriptions}
+	counted := subscription.Ledger{Shared: p.Subscriptions}
 	if err := counted.Set(1, p.caller); err != nil {
 		return nil, callPlace{}, err
 	}
 	defer counted.Clear()
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
-	defer p.userStates.open(of, true, p.wakes.Wake).close()
+	defer p.FollowCalls(of, p.wakes.Wake)()
 	p.permitted = func(caller *auth.Caller) error {
 		err := checkPermission(p.c, guard.ReadCall, caller)
 		if err == nil {

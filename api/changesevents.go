@@ -86,7 +86,7 @@ func (e *eventStream) end(reason error) error {
 	switch {
 	case e.c.Request().Context().Err() != nil:
 		return nil // the client closed the stream, as streams usually end
-	case errors.Is(reason, errDraining), errors.Is(reason, errVisibility):
+	case errors.Is(reason, errDraining), errors.Is(reason, subscription.ErrVisibility):
 		return e.send(transport.AppendRetry(nil, e.jitter(0, maxDrainPause)))
 	default:
 		return reason

@@ -27,10 +27,10 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 	}
 	w.Subscription = subscription.New(subscription.Options{
 		Ledger: subscription.Ledger{
-			Shared: s.subscriptions, Namespace: w.namespace,
+			Shared: s.Subscriptions, Namespace: w.namespace,
 			Payer: func() (limit.Key, bool) { return w.limiter.Key(c.Request(), w.caller) },
 		},
-		Server: s.newestFollowed, Caller: func() *auth.Caller { return w.caller },
+		Server: func() *subscription.Server { return s.newest.Load().live.Server }, Caller: func() *auth.Caller { return w.caller },
 	})
 	if err := w.Open(c.Request().Context(), asked.Query); err != nil {
 		return nil, err
@@ -61,6 +61,6 @@ func (w *watch) next(until time.Time, limit int) (batch feed.Batch, err error) {
 // authorizeAgain is that of an [openRequest]. If the visibility of the namespace has changed, the client has to begin
 // again: what it was told fits the one before.
 func (w *watch) authorizeAgain(now time.Time) error {
-	newest := w.newest.Load()
-	return cmp.Or(w.openRequest.authorizeAgain(now), newest.checkVisibility(w.namespace, w.visibility(w.namespace)))
+	newest := w.newest.Load().live
+	return cmp.Or(w.openRequest.authorizeAgain(now), newest.CheckVisibility(w.namespace, w.isRestricted(w.namespace)))
 }

@@ -182,7 +182,7 @@ func (s *server) deleteNamespace(c echo.Context, q request.Query, namespace stri
 	}
 	err := s.Store.DeleteNamespace(ctx, namespace)
 	if store.MayBeDone(err) {
-		s.signalSelf(ctx, namespace, "")
+		s.SignalAvailability(ctx, namespace, "")
 	}
 	if err != nil {
 		return err

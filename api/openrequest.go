@@ -41,8 +41,8 @@ func isPause(err error) bool { return errors.Is(err, errDue) || errors.Is(err, e
 
 // begin begins a round, and sets the time of the next authorization.
 func (r *openRequest) begin(now time.Time) {
-	r.round = r.reloads.Round()
-	r.ctx, r.cancel = r.reloads.Wait(r.c.Request().Context())
+	r.round = r.Reloads.Round()
+	r.ctx, r.cancel = r.Reloads.Wait(r.c.Request().Context())
 
 	pause := min(max(minRecheck, r.newest.Load().settings(r.namespace).PingInterval), maxRecheck)
 	pause = r.jitter(pause*4/5, pause)

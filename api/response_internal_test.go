@@ -21,7 +21,7 @@ import (
 
 // TestCallJSONOfOthers checks what a call shows of which the store has no valid JSON, and no device.
 func TestCallJSONOfOthers(t *testing.T) {
-	text := string(appendCall(nil, lastseen.Call{
+	text := string(shown().Call(nil, lastseen.Call{
 		ID: "c1", From: "alice", To: `"bob"`, State: lastseen.Ended, By: "bob", App: "not JSON", Over: kit.Now,
 	}))
 	require.Contains(t, text, `"to":"\"bob\""`)
@@ -187,4 +187,12 @@ func FuzzHeaders(f *testing.F) {
 		require.True(t, prefersMinimal(&http.Request{Header: http.Header{"Prefer": {value + ",return=minimal"}}}))
 		require.Equal(t, validRequestID(value), validRequestID(strings.Clone(value)))
 	})
+}
+
+// usualSettings are those of most tests.
+func usualSettings() Settings {
+	return Settings{
+		Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+		PingInterval: 30 * time.Second,
+	}
 }

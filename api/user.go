@@ -103,7 +103,7 @@ func (s *server) forget(ctx context.Context, namespace, user string) error {
 			other = c.To
 		}
 		if other != "" { // as in the empty call of a user without one
-			s.signalChange(ctx, calls.Signal(namespace, c.ID, other),
+			s.Signal(ctx, calls.Signal(namespace, c.ID, other),
 				"the other party learns later that the call is over")
 		}
 	}

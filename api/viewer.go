@@ -1,14 +1,10 @@
 package api
 
 import (
-	"cmp"
-	"errors"
-
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/live/audience"
-	"github.com/lastseen/lastseen/api/problem"
 )
 
 // Visibility says who sees the users of a namespace.
@@ -23,27 +19,15 @@ const (
 	VisibleToContacts Visibility = "contacts"
 )
 
-// visibility returns who sees the users of a namespace.
-func (s *server) visibility(namespace string) Visibility {
-	return cmp.Or(s.settings(namespace).Visibility, VisibleToEveryone)
-}
-
-// errVisibility is the cause of what ends because the visibility of a namespace has changed.
-var errVisibility = errors.New("the visibility of the namespace has changed")
-
-// checkVisibility returns an error if a namespace has another visibility than before.
-func (s *server) checkVisibility(namespace string, before Visibility) error {
-	if s.visibility(namespace) == before {
-		return nil
-	}
-	return problem.New(problem.ShuttingDown, "The configuration of the namespace has changed. Begin again.").
-		Because(errVisibility)
+// isRestricted reports whether the users of a namespace are visible to their contacts alone.
+func (s *server) isRestricted(namespace string) bool {
+	return s.settings(namespace).Visibility == VisibleToContacts
 }
 
 // viewerOf returns as whom a caller sees a namespace. Callers without credentials see nobody where users are visible to
 // contacts, although the configuration does not let them read there.
 func (s *server) viewerOf(caller *auth.Caller, namespace string) audience.Viewer {
-	if s.visibility(namespace) != VisibleToContacts || caller == nil || caller.Kind == auth.ByKey {
+	if !s.isRestricted(namespace) || caller == nil || caller.Kind == auth.ByKey {
 		return audience.Viewer{}
 	}
 	if caller.Kind == auth.ByToken {

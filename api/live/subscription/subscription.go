@@ -23,12 +23,26 @@ import (
 // Server is what subscriptions use of a server: all of its fields are required. A reload replaces it.
 type Server struct {
 	audience.Options
-	Viewer  func(caller *auth.Caller, namespace string) audience.Viewer
-	Limiter *guard.Limiter
-	Load    *guard.Load
-	Random  func() float64 // in [0, 1), for jitter
-	Now     func() time.Time
-	Lag     func(time.Duration) // is called with the time from recording a change to handing it to the network
+	Viewer func(caller *auth.Caller, namespace string) audience.Viewer
+	// Restricted reports whether the users of a namespace are visible to their contacts alone.
+	Restricted func(namespace string) bool
+	Limiter    *guard.Limiter
+	Load       *guard.Load
+	Random     func() float64 // in [0, 1), for jitter
+	Now        func() time.Time
+	Lag        func(time.Duration) // is called with the time from recording a change to handing it to the network
+}
+
+// ErrVisibility is the cause of what ends because the visibility of a namespace has changed.
+var ErrVisibility = errors.New("the visibility of the namespace has changed")
+
+// CheckVisibility returns an error unless users of a namespace are visible as they were before.
+func (s *Server) CheckVisibility(namespace string, restricted bool) error {
+	if s.Restricted(namespace) == restricted {
+		return nil
+	}
+	return problem.New(problem.ShuttingDown, "The configuration of the namespace has changed. Begin again.").
+		Because(ErrVisibility)
 }
 
 // Jitter returns a random duration.

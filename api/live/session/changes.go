@@ -1,8 +1,9 @@
-package api
+package session
 
 import (
 	"strconv"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/problem"
@@ -48,7 +49,7 @@ func (f *following) handle(frame watchFrame) bool {
 }
 
 // change changes what is watched, as a frame asks, and responds.
-func (f *following) change(s *server, frame watchFrame) error {
+func (f *following) change(s *Server, frame watchFrame) error {
 	q := watchQuery{feed: isTrue(frame.Everyone) || len(frame.Add) > 0, cursor: ""}
 	q.Users = frame.Add
 	if err := q.check(f.namespace, frame.everyoneBody, frame.Cursor); err != nil {
@@ -115,15 +116,12 @@ func (n *session) sendFirst(b []byte, id string, first *firstBatch) {
 	f := n.following
 	defer f.start()
 	if first.Reset && first.cursor != "" { // the cursor is not known
-		b = changed{AsOf: request.Timestamp(first.AsOf), Users: []presence{}, Cursor: first.cursor, More: true}.appendFields(b)
-		n.send(withID(b, id))
+		n.send(withID(appendNobody(b, first.AsOf, first.cursor, true), id))
 		b, id = frameStart(frameReset), ""
 	}
 	f.sendParts(b, id, first.Batch)
 	f.Sent(f.ctx, first.Batch)
 }
-
-func (f *following) server() *server { return f.newest.Load() }
 
 // sendBatch sends a batch that came by itself.
 func (f *following) sendBatch(batch feed.Batch) bool {
@@ -159,7 +157,7 @@ func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 			if sent > 0 {
 				b = append(b, ',')
 			}
-			b = append(published(users[sent].User, users[sent].Published).appendFields(append(b, '{')), '}')
+			b = f.Show.Presence(b, users[sent].User, users[sent].Published)
 			if len(b) > most && sent > 0 {
 				b = b[:before]
 				break
@@ -176,6 +174,13 @@ func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 		}
 		start = frameStart(frameChanges) // added to the first part, also of a reset
 	}
+}
+
+// appendNobody appends the fields of a batch without users.
+func appendNobody(b []byte, asOf lastseen.Instant, cursor string, more bool) []byte {
+	b = request.Timestamp(asOf).AppendJSON(append(b, `"as_of":`...))
+	b = appendCursor(append(b, `,"users":[]`...), cursor)
+	return strconv.AppendBool(append(b, `,"more":`...), more)
 }
 
 // appendCursor appends the field, unless there is no cursor.

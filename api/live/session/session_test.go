@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"context"
@@ -11,6 +11,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/live/audience"
+	"github.com/lastseen/lastseen/api/live/subscription"
+	"github.com/lastseen/lastseen/api/telemetry"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/calls"
 )
 
 // TestOnGrid checks that timers fire together, never later than asked for, and hardly earlier.
@@ -96,17 +102,31 @@ func TestDisruptiveTyping(t *testing.T) {
 // TestCountsEndWithAReload: what was counted before is not sent to callers who do not see all users any longer.
 func TestCountsEndWithAReload(t *testing.T) {
 	t.Parallel()
-	authenticator, headers := kit.Callers(t)
-	c := Config{
-		Store: kit.FileStore(t), Auth: authenticator, Settings: usualSettings(), Logger: slog.New(slog.DiscardHandler),
-	}
-	c.Shared = NewShared(c)
-	New(c)
-	caller, err := authenticator.Authenticate(t.Context(), []string{headers["alice"]})
-	require.NoError(t, err)
-	n := &session{Shared: c.Shared, namespace: "chat", caller: caller}
-	require.NoError(t, n.newest.Load().checkCounts("chat", caller))
-	c.Settings.Visibility = VisibleToContacts
-	New(c)
-	require.True(t, (&following{session: n}).sendCounts(countsResponse{}), "it would fail without a socket")
+	h := hubOn(t, kit.FileStore(t))
+	n := &session{Hub: h, namespace: "chat"}
+	restricted := *h.newest.Load()
+	require.NoError(t, restricted.checkCounts("chat", nil))
+	subscribed := *restricted.Server
+	subscribed.Viewer = func(*auth.Caller, string) audience.Viewer { return audience.Viewer{Restricted: true} }
+	restricted.Server = &subscribed
+	h.Configure(&restricted)
+	require.True(t, (&following{session: n}).sendCounts(counted{}), "it would fail without a socket")
+}
+
+// hubOn returns a hub of no sessions on a store.
+func hubOn(t *testing.T, s store.Store) *Hub {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	h := New(Options{
+		Telemetry: telemetry.New(nil, nil), Subscriptions: subscription.NewShared(time.Now),
+		Defects: telemetry.NewThrottle(logger, 1), Now: time.Now,
+	})
+	h.Configure(&Server{
+		Server: &subscription.Server{
+			Options: audience.Options{Store: s},
+			Viewer:  func(*auth.Caller, string) audience.Viewer { return audience.Viewer{} },
+		},
+		Calls: calls.New(s, logger), Logger: logger,
+	})
+	return h
 }

@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"errors"
@@ -85,7 +85,7 @@ func (n *session) hello(f clientFrame) error {
 		return err
 	}
 	server := n.newest.Load()
-	opening, err := body.opening(server.Config.WebSockets.Grace)
+	opening, err := body.opening(server.Limits.Grace)
 	if err != nil {
 		return err
 	}
@@ -136,17 +136,17 @@ func (b helloBody) asked(namespace string) (*watchQuery, error) {
 }
 
 // admit authenticates the client, charges it and checks what it can do.
-func (n *session) admit(s *server, body helloBody, opening *connections.Opening, watches bool) error {
+func (n *session) admit(s *Server, body helloBody, opening *connections.Opening, watches bool) error {
 	credentials, err := body.credentials(n.header)
 	if err != nil {
 		return err
 	}
-	caller, invalid := s.authenticator.Load().Authenticate(n.ctx, credentials)
+	caller, invalid := n.Authenticate(n.ctx, credentials)
 	if invalid != nil {
 		return guard.ErrInvalidCredentials(invalid)
 	}
 	if caller != nil && !caller.IsAnonymous() { // others have paid for the upgrade
-		if err := s.limiter.ChargeKey(guard.CallerKey(caller), true, 1); err != nil {
+		if err := s.Limiter.ChargeKey(guard.CallerKey(caller), true, 1); err != nil {
 			return err
 		}
 	}
@@ -157,18 +157,18 @@ func (n *session) admit(s *server, body helloBody, opening *connections.Opening,
 	if err := s.permitSession(n.namespace, user, watches, caller); err != nil {
 		return err
 	}
-	if s.Draining() {
+	if n.Draining() {
 		return errShuttingDown()
 	}
 	n.mu.Lock()
 	n.caller, n.credentials, n.user, n.header = caller, credentials, user, nil
 	n.mu.Unlock()
-	return n.ticket.greet(s.Config.WebSockets, caller)
+	return n.ticket.greet(s.Limits, caller)
 }
 
 // open records that the user is connected.
-func (n *session) open(s *server, o connections.Opening) error {
-	mailbox := s.userStates.open(n.key(), false, func() { n.sendSoon(nil) }) // first, so that no signal is missed
+func (n *session) open(s *Server, o connections.Opening) error {
+	mailbox := n.userStates.open(n.key(), false, func() { n.sendSoon(nil) }) // first, so that no signal is missed
 	n.mu.Lock()
 	n.mailbox = mailbox
 	n.mu.Unlock()
@@ -189,7 +189,7 @@ func (n *session) open(s *server, o connections.Opening) error {
 }
 
 // welcome sends the response to hello: the session has begun.
-func (n *session) welcome(s *server, id string, first *firstBatch) error {
+func (n *session) welcome(s *Server, id string, first *firstBatch) error {
 	var own beginning
 	var err error
 	if n.device != nil {
@@ -209,19 +209,19 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	if n.device != nil {
 		b = request.AppendString(append(b, `,"device":`...), n.device.Device())
 	}
-	settings := s.settings(n.namespace)
-	b = n.appendLimits(b, settings.Thresholds, first != nil)
+	thresholds := s.Thresholds(n.namespace)
+	b = n.appendLimits(b, thresholds, first != nil)
 	if n.isShownSelf() {
-		b = n.appendSelf(b, view{own.now, settings.Thresholds, own.now}, own.availability)
+		b = n.appendSelf(b, thresholds, own)
 	}
 	if n.isShownCalls() {
-		b = appendCalls(append(b, `,"calls":`...), own.ongoing)
+		b = n.appendCalls(append(b, `,"calls":`...), own.ongoing)
 	}
 	b = append(b, ',')
 	if first != nil && first.feed {
 		n.sendFirst(b, id, first)
 	} else {
-		n.send(withID(changed{AsOf: request.Timestamp(own.now), Users: []presence{}}.appendFields(b), id))
+		n.send(withID(appendNobody(b, own.now, "", false), id))
 		if first != nil {
 			n.following.start()
 		}

@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"context"
@@ -65,7 +65,7 @@ func beginLater(t *testing.T, m *mailbox) <-chan beginning {
 func TestOverlappingReads(t *testing.T) {
 	t.Parallel()
 	s, reads := pausedStore(t)
-	states := statesOn(s)
+	states := statesOn(t, s)
 	m, other := openMailbox(t, states), openMailbox(t, states)
 	first := beginLater(t, m)
 	opening := <-reads
@@ -97,7 +97,7 @@ func TestOverlappingReads(t *testing.T) {
 func TestReadsOfCallsDoNotCount(t *testing.T) {
 	t.Parallel()
 	s, reads := pausedStore(t)
-	states := statesOn(s)
+	states := statesOn(t, s)
 	m := openMailbox(t, states)
 	setAvailability(t, s, lastseen.Busy)
 	begun := beginLater(t, m)
@@ -122,7 +122,7 @@ func TestFailedRefresh(t *testing.T) {
 			}
 			return nil
 		}}
-		states := statesOn(s)
+		states := statesOn(t, s)
 		var then, wakes atomic.Int64
 		var mailboxes []*mailbox
 		for i := range 2 * maxRefreshes {
@@ -166,7 +166,7 @@ func TestEndsThatTheStoreLost(t *testing.T) {
 			ID: "c1", From: "alice", To: "bob", Ring: time.Minute, Timeout: time.Minute,
 		})
 		require.NoError(t, err)
-		states := statesOn(s)
+		states := statesOn(t, s)
 		m := openMailbox(t, states)
 		m.state.setCall(callSteps()[3], m.state.next())
 		states.refresh(keyOf("alice"), reason{calls: true})

@@ -1,16 +1,15 @@
-package api
+package session
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
-	"github.com/lastseen/lastseen/store"
 )
 
 const (
@@ -30,7 +29,7 @@ type countsHub struct {
 // session that comes and goes does not cause more counts.
 type countedSpace struct {
 	followers map[*following]struct{}
-	last      *countsResponse // nil before the first
+	last      *counted // nil before the first
 	counting  bool
 }
 
@@ -45,7 +44,7 @@ func (h *countsHub) join(f *following) {
 			h.spaces = map[string]*countedSpace{}
 		}
 		h.spaces[f.namespace] = space
-		go h.count(f.Shared, f.namespace)
+		go h.count(f.Hub, f.namespace)
 	}
 	space.followers[f] = struct{}{}
 	if space.last != nil {
@@ -53,7 +52,7 @@ func (h *countsHub) join(f *following) {
 	}
 	if !h.running {
 		h.running = true
-		time.AfterFunc(countsInterval, func() { h.round(f.Shared) })
+		time.AfterFunc(countsInterval, func() { h.round(f.Hub) })
 	}
 }
 
@@ -66,7 +65,7 @@ func (h *countsHub) leave(f *following) {
 }
 
 // round counts all namespaces, one after the other, and plans the next round.
-func (h *countsHub) round(shared *Shared) {
+func (h *countsHub) round(hub *Hub) {
 	h.mu.Lock()
 	var namespaces []string
 	for name, space := range h.spaces {
@@ -80,29 +79,29 @@ func (h *countsHub) round(shared *Shared) {
 	again := h.running
 	h.mu.Unlock()
 	for _, name := range namespaces {
-		h.count(shared, name)
+		h.count(hub, name)
 	}
 	if again {
-		time.AfterFunc(countsInterval, func() { h.round(shared) })
+		time.AfterFunc(countsInterval, func() { h.round(hub) })
 	}
 }
 
 // count counts a namespace, and gives its sessions the result if it has changed.
-func (h *countsHub) count(shared *Shared, namespace string) {
+func (h *countsHub) count(hub *Hub, namespace string) {
 	if !h.beginCount(namespace) {
 		return
 	}
-	counted, err := shared.newest.Load().countNow(namespace)
+	n, err := hub.newest.Load().countNow(namespace)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	space := h.spaces[namespace]
 	space.counting = false
-	if err != nil || counted == nil || space.last != nil && space.last.sameUsers(*counted) {
+	if err != nil || n == nil || space.last != nil && maps.Equal(space.last.users, n.users) {
 		return
 	}
-	space.last = counted
+	space.last = n
 	for f := range space.followers {
-		f.setCounts(counted)
+		f.setCounts(n)
 	}
 }
 
@@ -118,32 +117,27 @@ func (h *countsHub) beginCount(namespace string) bool {
 	return true
 }
 
+// counted are the counts of a namespace at a time.
+type counted struct {
+	users map[lastseen.Status]int64
+	asOf  lastseen.Instant
+}
+
 // countNow returns the current counts of a namespace; nil if the load leaves no room for them.
-func (s *server) countNow(namespace string) (*countsResponse, error) {
-	if s.load.Refuses(guard.DeepList) {
+func (s *Server) countNow(namespace string) (*counted, error) {
+	if s.Load.Refuses(guard.DeepList) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), countsTimeout)
 	defer cancel()
-	now, err := s.latest(ctx, s.Store, namespace)
-	if err != nil {
-		return nil, err
-	}
-	n, err := store.CountByStatus(ctx, s.Store, namespace, s.settings(namespace).Thresholds, now, 0, now)
-	if err != nil {
-		return nil, err
-	}
-	return new(showCounts(n, now)), nil
-}
-
-func (r countsResponse) sameUsers(other countsResponse) bool {
-	return r.Green == other.Green && r.Yellow == other.Yellow && r.Grey == other.Grey
+	n, asOf, err := s.Count(ctx, namespace)
+	return &counted{n, asOf}, err
 }
 
 // checkCounts returns an error if a caller cannot get counts on a connection. They are the same for all connections, of
 // all users.
-func (s *server) checkCounts(namespace string, caller *auth.Caller) error {
-	if !s.viewerOf(caller, namespace).Restricted {
+func (s *Server) checkCounts(namespace string, caller *auth.Caller) error {
+	if !s.Viewer(caller, namespace).Restricted {
 		return nil
 	}
 	return problem.New(problem.Forbidden, "Only API keys get counts on a connection, because users are visible to "+
@@ -151,14 +145,14 @@ func (s *server) checkCounts(namespace string, caller *auth.Caller) error {
 }
 
 // beginCounts begins to send counts. It counts as one request.
-func (f *following) beginCounts(s *server) error {
+func (f *following) beginCounts(s *Server) error {
 	if err := s.checkCounts(f.namespace, f.currentCaller()); err != nil {
 		return err
 	}
 	if f.counted {
 		return nil
 	}
-	if err := s.followed.CheckLoad(); err != nil {
+	if err := s.CheckLoad(); err != nil {
 		return err
 	}
 	if err := f.charge(1); err != nil {
@@ -177,16 +171,15 @@ func (f *following) endCounts() {
 }
 
 // setCounts has counts sent soon, instead of those that have not been sent yet.
-func (f *following) setCounts(c *countsResponse) {
+func (f *following) setCounts(c *counted) {
 	f.latest.Store(c)
 	f.waiting.Wake()
 }
 
 // sendCounts sends counts, unless the caller cannot get them any longer since a reload.
-func (f *following) sendCounts(c countsResponse) bool {
-	if f.server().checkCounts(f.namespace, f.currentCaller()) != nil {
+func (f *following) sendCounts(c counted) bool {
+	if f.newest.Load().checkCounts(f.namespace, f.currentCaller()) != nil {
 		return true
 	}
-	encoded, err := json.Marshal(c)
-	return err == nil && f.send(append(append([]byte(`{"counts":`), encoded...), '}'))
+	return f.send(append(f.Show.Counts([]byte(`{"counts":`), c.users, c.asOf), '}'))
 }

@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
@@ -25,7 +26,7 @@ import (
 // timer sends pings and checks the caller again. Since the session outlives reloads, it uses the newest server for
 // everything.
 type session struct {
-	*Shared
+	*Hub
 	socket    *transport.Socket
 	ticket    *ticket
 	namespace string
@@ -145,13 +146,27 @@ func (n *session) attrs() []slog.Attr {
 	return []slog.Attr{
 		slog.String("request_id", n.requestID), slog.String("connection", n.id),
 		slog.String("route", connectRoute),
-		slog.String("caller", n.newest.Load().nameOf(n.currentCaller(), n.address)),
+		slog.String("caller", n.newest.Load().NameOf(n.currentCaller(), n.address)),
 	}
 }
 
 // key names the user of the session.
 func (n *session) key() lastseen.UserKey {
 	return lastseen.UserKey{Namespace: n.namespace, User: n.user}
+}
+
+// payer returns what a session is charged to: as [guard.Limiter.Key] does for requests.
+func (n *session) payer() (limit.Key, bool) {
+	if caller := n.currentCaller(); caller != nil && !caller.IsAnonymous() {
+		return guard.CallerKey(caller), true
+	}
+	return limit.ByAddress(n.address), n.ticket.limited
+}
+
+// charge charges requests to the caller's rate limit.
+func (n *session) charge(requests int) error {
+	key, limited := n.payer()
+	return n.newest.Load().Limiter.ChargeKey(key, limited, requests)
 }
 
 func (n *session) currentCaller() *auth.Caller {
@@ -169,7 +184,7 @@ func (n *session) say(e ending) {
 
 // close ends the session with an error, by a close frame with its code.
 func (n *session) close(err error) {
-	e := classify(err)
+	e := n.Classify(err)
 	n.say(byServer)
 	if n.socket.Close(e.Code.CloseCode(), string(e.Code)) {
 		n.report(e, err)
@@ -181,9 +196,9 @@ func (n *session) report(e *problem.Error, err error) {
 	server := n.newest.Load()
 	n.Telemetry.Failed(e.Code)
 	if e.Code.CloseCode() < problem.Internal.CloseCode() {
-		server.logRefused(e, n.attrs)
+		server.Refused(e, n.attrs)
 	} else {
-		server.logFailed(e, err, nothing, n.attrs())
+		server.Failed(e, err, n.attrs())
 	}
 }
 
@@ -191,7 +206,7 @@ func (n *session) report(e *problem.Error, err error) {
 func (n *session) fail(err error, id string) {
 	n.say(byServer)
 	late := time.AfterFunc(closeWait, func() { n.close(err) }) // another frame may be on its way to a slow client
-	_ = n.sendWithin(n.problem(classify(err), id), closeWait)
+	_ = n.sendWithin(n.problem(n.Classify(err), id), closeWait)
 	late.Stop()
 	n.close(err)
 }
@@ -201,7 +216,7 @@ const closeWait = time.Second
 
 // refuse sends an error that does not end the session.
 func (n *session) refuse(err error, id string) {
-	e := classify(err)
+	e := n.Classify(err)
 	n.report(e, err)
 	n.send(n.problem(e, id))
 }
@@ -282,11 +297,11 @@ const idleTick = `{"tick":{}}`
 // schedule sets the timer: to the next ping, or to the end of the token if that is sooner.
 func (n *session) schedule() {
 	server := n.newest.Load()
-	interval := server.settings(n.namespace).PingInterval
+	interval := server.PingInterval(n.namespace)
 	if interval <= 0 || interval > maxSocketPing {
 		interval = maxSocketPing
 	}
-	next := onGrid(time.Now(), server.jitter(interval*4/5, interval))
+	next := onGrid(time.Now(), server.Jitter(interval*4/5, interval))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.caller != nil && !n.caller.Expires.IsZero() {
@@ -307,7 +322,7 @@ func (n *session) bye() {
 		return
 	}
 	n.say(byServer)
-	after := n.newest.Load().jitter(0, maxByePause).Milliseconds()
+	after := n.newest.Load().Jitter(0, maxByePause).Milliseconds()
 	n.send([]byte(fmt.Sprintf(`{"bye":{"reconnect_after_ms":%d}}`, after)))
 }
 

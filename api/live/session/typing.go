@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"context"
@@ -65,7 +65,7 @@ func (n *session) handleTyping(f clientFrame) error {
 		return errNoUser(f.name)
 	}
 	s := n.newest.Load()
-	err := s.load.Check(guard.Lookup, "The server is overloaded and drops typing to leave room for pings.")
+	err := s.Load.Check(guard.Lookup, "The server is overloaded and drops typing to leave room for pings.")
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (n *session) handleTyping(f clientFrame) error {
 		t = typing{in: body.In, to: to}
 		n.Telemetry.CountSocket(telemetry.TypingSent)
 	}
-	s.signalChange(n.ctx, store.Signal{Kind: signalTyping, Namespace: n.namespace, User: n.user, Data: t.encode()},
+	n.Signal(n.ctx, store.Signal{Kind: signalTyping, Namespace: n.namespace, User: n.user, Data: t.encode()},
 		"typing is not shown")
 	n.confirm(f.id)
 	return nil
@@ -98,10 +98,10 @@ func (n *session) handleTyping(f clientFrame) error {
 
 // thoseWhoSee returns which of some users can see a user, each once. The calls to the store depend only on who is asked
 // for. Who the caller is makes no difference: a service that types for a user must not show that user to others.
-func (s *server) thoseWhoSee(ctx context.Context, namespace, user string, others []string) ([]string, error) {
+func (s *Server) thoseWhoSee(ctx context.Context, namespace, user string, others []string) ([]string, error) {
 	slices.Sort(others)
 	others = slices.Compact(others)
-	if s.visibility(namespace) != VisibleToContacts {
+	if !s.Restricted(namespace) {
 		return others, nil
 	}
 	pairs := make([]store.ContactPair, len(others))
@@ -123,7 +123,7 @@ func (s *server) thoseWhoSee(ctx context.Context, namespace, user string, others
 
 // deliverTyping sends a frame to the connections of the users that a signal names. They need the rights by which they
 // could follow the sender.
-func (s *Shared) deliverTyping(signal store.Signal) {
+func (s *Hub) deliverTyping(signal store.Signal) {
 	t, ok := decodeTyping(signal.Data)
 	if !ok || signal.User == "" {
 		return

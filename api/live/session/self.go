@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"github.com/lastseen/lastseen"
@@ -105,7 +105,7 @@ func (n *session) sendOwn() {
 	}
 	if len(calls) > 0 && n.isShownCalls() {
 		for _, c := range calls {
-			n.send(append(appendCall([]byte(`{"call":`), c), '}'))
+			n.send(append(n.Show.Call([]byte(`{"call":`), c), '}'))
 		}
 	}
 }
@@ -133,22 +133,20 @@ func appendOptional(b []byte, s string) []byte {
 	return request.AppendString(b, s)
 }
 
-// appendSelf appends the field self of the frame welcome: the user's own presence, with what the user says.
-func (n *session) appendSelf(b []byte, v view, said lastseen.Said) []byte {
-	self := v.presence(n.user, n.device.State(), nil)
-	self.ValidUntil = 0 // the connection lasts longer
-	b = self.appendFields(append(b, `,"self":{`...))
-	return append(appendSaid(append(b, ','), said), '}')
+// appendSelf appends the field self of the frame welcome: the user's own presence, and availability.
+func (n *session) appendSelf(b []byte, t lastseen.Thresholds, own beginning) []byte {
+	b = n.Show.Self(append(b, `,"self":{`...), n.user, n.device.State(), t, own.now)
+	return append(appendSaid(append(b, ','), own.availability), '}')
 }
 
 // appendCalls appends the calls of a user as a list.
-func appendCalls(b []byte, calls []lastseen.Call) []byte {
+func (n *session) appendCalls(b []byte, calls []lastseen.Call) []byte {
 	b = append(b, '[')
 	for i, c := range calls {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendCall(b, c)
+		b = n.Show.Call(b, c)
 	}
 	return append(b, ']')
 }

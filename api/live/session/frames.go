@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lastseen/lastseen"
@@ -26,9 +27,9 @@ const (
 	frameTyping   = "typing" // also from the server
 
 	frameWelcome = "welcome"
-	frameChanges = eventChanges
-	frameReset   = eventReset
-	frameTick    = eventTick
+	frameChanges = "changes"
+	frameReset   = "reset"
+	frameTick    = "tick"
 	frameCounts  = "counts"
 	frameOK      = "ok"
 	frameProblem = "problem"
@@ -181,6 +182,13 @@ func milliseconds(name string, s request.Scalar, limit time.Duration) (time.Dura
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }
+
+// strict reads the types of frames.
+var strict = request.Strict(
+	json.UnmarshalFromFunc(request.DecodeScalar),
+	json.UnmarshalFromFunc(request.DecodeDevice),
+	request.ListOf[[]string](request.MaxUsers, request.DecodeString),
+)
 
 // tokenBody is the content of the frame token.
 type tokenBody struct {

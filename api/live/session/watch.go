@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"sync/atomic"
@@ -58,13 +58,13 @@ func (q *watchQuery) readEveryone(body everyoneBody) error {
 type following struct {
 	*session
 	frames chan watchFrame
-	latest atomic.Pointer[countsResponse] // counts to be sent; nil for none
-	done   chan struct{}                  // closed when the goroutine ends
+	latest atomic.Pointer[counted] // counts to be sent; nil for none
+	done   chan struct{}           // closed when the goroutine ends
 
 	waiting subscription.Waker
 
-	running    bool       // used by the reader alone
-	visibility Visibility // of the namespace when the client began to watch
+	running    bool // used by the reader alone
+	restricted bool // whether users were visible to contacts alone when the client began to watch
 
 	// The rest is used by one goroutine: until it runs, by the reader.
 
@@ -86,13 +86,13 @@ type firstBatch struct {
 }
 
 // newFollowing returns what a session watches: nothing yet.
-func newFollowing(s *server, n *session) *following {
+func newFollowing(s *Server, n *session) *following {
 	return &following{
 		session: n, frames: make(chan watchFrame, 1), done: make(chan struct{}),
-		visibility: s.visibility(n.namespace),
+		restricted: s.Restricted(n.namespace),
 		Subscription: subscription.New(subscription.Options{
-			Ledger: subscription.Ledger{Shared: n.subscriptions, Namespace: n.namespace, Payer: n.payer},
-			Server: n.newestFollowed, Caller: n.currentCaller,
+			Ledger: subscription.Ledger{Shared: n.Subscriptions, Namespace: n.namespace, Payer: n.payer},
+			Server: n.subscribed, Caller: n.currentCaller,
 		}),
 	}
 }
@@ -105,7 +105,7 @@ func (f *following) start() {
 }
 
 // follow begins to watch what hello asks for. The caller starts the goroutine, or ends what begins here.
-func (n *session) follow(s *server, q watchQuery) (*firstBatch, error) {
+func (n *session) follow(s *Server, q watchQuery) (*firstBatch, error) {
 	f := newFollowing(s, n)
 	first := &firstBatch{cursor: q.cursor, feed: q.feed}
 	if q.feed {
@@ -131,7 +131,7 @@ func (n *session) follow(s *server, q watchQuery) (*firstBatch, error) {
 // error nothing has changed.
 func (f *following) replace(q watchQuery) (feed.Batch, error) {
 	watched := f.IsActive()
-	batch, err := f.Replace(f.ctx, subscription.Query{Query: q.Query}, maxEvent)
+	batch, err := f.Replace(f.ctx, subscription.Query{Query: q.Query}, maxBatch)
 	if err == nil && !watched {
 		f.Telemetry.Follows(1)
 	}
@@ -173,7 +173,7 @@ func (f *following) step() bool {
 	if counts := f.latest.Swap(nil); counts != nil && f.counted {
 		return f.sendCounts(*counts)
 	}
-	batch, next, err := f.Next(turn, subscription.TickInterval, maxEvent)
+	batch, next, err := f.Next(turn, subscription.TickInterval, maxBatch)
 	switch {
 	case err != nil:
 		f.fail(err, "")

@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"cmp"
@@ -121,12 +121,12 @@ func (s *userStates) work() {
 
 // attempt reads the state of a user, and ends calls again whose end was lost.
 func (s *userStates) attempt(st *userState, why *reason) error {
-	defer s.shared.recoverSignal()
+	defer s.hub.recoverSignal()
 	ctx, cancel := context.WithTimeout(context.Background(), refreshTimeout)
 	defer cancel()
 	r, err := s.read(ctx, st, why)
 	for _, c := range r.lost {
-		if failed := endAgain(ctx, s.shared.newest.Load(), st.key, c); failed != nil {
+		if failed := endAgain(ctx, s.hub.newest.Load(), st.key, c); failed != nil {
 			why.calls, err = true, failed
 		}
 	}
@@ -173,7 +173,7 @@ func (s *userStates) read(ctx context.Context, st *userState, why *reason) (r st
 	if !ok {
 		return r, nil
 	}
-	server := s.shared.newest.Load()
+	server := s.hub.newest.Load()
 	now, err := server.Store.Now(ctx)
 	if err != nil {
 		return r, err
@@ -234,7 +234,7 @@ func (s *userStates) beginRead(st *userState, why *reason) (began uint64, ok boo
 // readCalls reads the calls with some IDs, and the one that goes on. It returns those of the user, and the IDs of those
 // that do not exist any longer. The keeper hears the user in them.
 func (s *userStates) readCalls(
-	ctx context.Context, server *server, st *userState, why *reason,
+	ctx context.Context, server *Server, st *userState, why *reason,
 ) (found []lastseen.Call, deleted []string, err error) {
 	var users []string
 	if why.calls {
@@ -250,7 +250,7 @@ func (s *userStates) readCalls(
 	for i, c := range read {
 		switch {
 		case c.Party(st.key.User) != "":
-			server.Keeper.Follow(st.key.Namespace, st.key.User, c)
+			server.Calls.Follow(st.key.Namespace, st.key.User, c)
 			found = append(found, c)
 		case c.ID == "" && i < len(why.ids):
 			deleted = append(deleted, why.ids[i])
@@ -262,8 +262,8 @@ func (s *userStates) readCalls(
 // endAgain ends a call of a user that goes on although clients of the user were sent that it is over: the store has
 // lost its end, as Redis does that fails over. Otherwise it would go on for as long as both parties are connected, and
 // the clients, which show no call, would not end it.
-func endAgain(ctx context.Context, s *server, p lastseen.UserKey, c lastseen.Call) error {
-	_, finish, err := s.Keeper.Act(ctx, p.Namespace, store.CallAct{ID: c.ID, User: p.User, Action: lastseen.End})
+func endAgain(ctx context.Context, s *Server, p lastseen.UserKey, c lastseen.Call) error {
+	_, finish, err := s.Calls.Act(ctx, p.Namespace, store.CallAct{ID: c.ID, User: p.User, Action: lastseen.End})
 	finish()
 	if errors.Is(err, store.ErrCallNotFound) {
 		return nil

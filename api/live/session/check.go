@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ func (n *session) check() bool {
 	if !greeted {
 		return true
 	}
-	current, err := n.authenticator.Load().Authenticate(n.ctx, credentials)
+	current, err := n.Authenticate(n.ctx, credentials)
 	return n.checked(caller, current, err)
 }
 
@@ -49,7 +49,7 @@ func (n *session) checked(caller, current *auth.Caller, err error) bool {
 
 // checkReload checks the caller again if there was a reload since it was authenticated for a server: the check that
 // follows a reload may have come too early.
-func (n *session) checkReload(s *server) {
+func (n *session) checkReload(s *Server) {
 	if n.newest.Load() != s {
 		n.check()
 	}
@@ -73,9 +73,9 @@ func (n *session) confirmCaller(before, current *auth.Caller, err error) (*auth.
 }
 
 // checkSockets checks the callers of all WebSockets again after a reload.
-func (s *Shared) checkSockets() {
+func (s *Hub) checkSockets() {
 	checkSessions(s.sockets.all(), func(credentials []string) (*auth.Caller, error) {
-		return s.authenticator.Load().Authenticate(context.Background(), credentials)
+		return s.Authenticate(context.Background(), credentials)
 	})
 }
 
@@ -175,11 +175,11 @@ func (n *session) permit(caller *auth.Caller) error {
 	if err := newest.permitSession(n.namespace, user, following != nil, caller); err != nil || following == nil {
 		return err
 	}
-	return newest.checkVisibility(n.namespace, following.visibility)
+	return newest.CheckVisibility(n.namespace, following.restricted)
 }
 
 // permitSession returns an error unless a caller can hold a connection of a user, or for none, and watch.
-func (s *server) permitSession(namespace, user string, watches bool, caller *auth.Caller) error {
+func (s *Server) permitSession(namespace, user string, watches bool, caller *auth.Caller) error {
 	if user != "" {
 		if err := guard.PingSelf.Check(namespace, user, caller); err != nil {
 			return err
@@ -190,5 +190,5 @@ func (s *server) permitSession(namespace, user string, watches bool, caller *aut
 			return err
 		}
 	}
-	return s.checkServed(namespace)
+	return s.CheckServed(namespace)
 }

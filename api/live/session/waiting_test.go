@@ -1,4 +1,4 @@
-package api_test
+package session_test
 
 import (
 	"bufio"

@@ -1,9 +1,8 @@
-package api
+package session
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"testing"
@@ -21,12 +20,10 @@ import (
 // keyOf names a user.
 func keyOf(user string) lastseen.UserKey { return lastseen.UserKey{Namespace: "chat", User: user} }
 
-// statesOn returns the states of users of a server on a store.
-func statesOn(s store.Store) *userStates {
-	c := Config{Store: s, Settings: usualSettings(), Logger: slog.New(slog.DiscardHandler)}
-	c.Shared = NewShared(c)
-	New(c)
-	return c.Shared.userStates
+// statesOn returns the states of users on a store.
+func statesOn(t *testing.T, s store.Store) *userStates {
+	t.Helper()
+	return hubOn(t, s).userStates
 }
 
 // openMailbox opens a mailbox of a connection of alice until the test ends. It is not woken.
@@ -53,7 +50,7 @@ func callSteps() []lastseen.Call {
 // and in the end knows the newest.
 func TestKnownCalls(t *testing.T) {
 	t.Parallel()
-	states := statesOn(kit.FileStore(t))
+	states := statesOn(t, kit.FileStore(t))
 	rapid.Check(t, func(t *rapid.T) {
 		st := &userState{key: keyOf("alice")}
 		m := &mailbox{states: states, state: st, wake: func() {}}
@@ -141,7 +138,7 @@ func TestKnownCallIsReplaced(t *testing.T) {
 // woken in any case.
 func TestSignalledCalls(t *testing.T) {
 	t.Parallel()
-	states := statesOn(kit.FileStore(t))
+	states := statesOn(t, kit.FileStore(t))
 	m := openMailbox(t, states)
 	steps := callSteps()
 	ringing, active, candidate, ended := steps[0], steps[1], steps[2], steps[3]
@@ -183,7 +180,7 @@ func TestSignalledCalls(t *testing.T) {
 // TestEndsOfCallsWait: a client that receives slowly gets the end of each call that it knows.
 func TestEndsOfCallsWait(t *testing.T) {
 	t.Parallel()
-	states := statesOn(kit.FileStore(t))
+	states := statesOn(t, kit.FileStore(t))
 	m := openMailbox(t, states)
 	steps := callSteps()
 	ended := func(id string) lastseen.Call {
@@ -218,7 +215,7 @@ func TestCallerIsSentCallsFirst(t *testing.T) {
 		}
 		return nil
 	}}
-	states = statesOn(s)
+	states = statesOn(t, s)
 	late := make(chan func(), 20)
 	states.after = func(d time.Duration, do func()) *time.Timer {
 		if d == maxSending {
@@ -257,12 +254,4 @@ func TestCallerIsSentCallsFirst(t *testing.T) {
 	require.Empty(t, order)
 	do()
 	require.Equal(t, "woken bob", <-order)
-}
-
-// usualSettings are those of most tests.
-func usualSettings() Settings {
-	return Settings{
-		Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
-		PingInterval: 30 * time.Second,
-	}
 }

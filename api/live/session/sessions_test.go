@@ -1,4 +1,4 @@
-package api_test
+package session_test
 
 import (
 	"sync"
@@ -12,6 +12,7 @@ import (
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
@@ -74,12 +75,12 @@ func TestCheckAuthenticatesOnce(t *testing.T) {
 	w.DialSocket("chat") // has no caller yet
 	sessions := w.Config.Shared.Sessions()
 	require.Len(t, sessions, 7)
-	credentials := api.CredentialsOf(sessions)
+	credentials := session.CredentialsOf(sessions)
 	require.Len(t, credentials, 3)
 	require.Equal(t, []string{headers["all"]}, credentials[0])
 	var mu sync.Mutex
 	times := map[string]int{}
-	api.CheckSessions(sessions, func(credentials []string) (*auth.Caller, error) {
+	session.CheckSessions(sessions, func(credentials []string) (*auth.Caller, error) {
 		mu.Lock()
 		times[credentials[0]]++
 		mu.Unlock()
@@ -95,7 +96,7 @@ func TestCheckThatPanics(t *testing.T) {
 	w, headers := apitest.NewGuardedSocketServer(t)
 	alice, _ := w.Hello(`{"user":"alice"}`, "Authorization: "+headers["alice"])
 	bob, _ := w.Hello(`{"user":"bob"}`, "Authorization: "+headers["bob"])
-	api.CheckSessions(w.Config.Shared.Sessions(), func(credentials []string) (*auth.Caller, error) {
+	session.CheckSessions(w.Config.Shared.Sessions(), func(credentials []string) (*auth.Caller, error) {
 		if credentials[0] == headers["alice"] {
 			panic("a defect")
 		}

@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"cmp"
@@ -34,8 +34,8 @@ const (
 // Connections and requests that wait have a mailbox each. They are woken when there is something new, and then take the
 // newest state: what a slow client has not got yet is replaced, so a mailbox needs no queue.
 type userStates struct {
-	shared *Shared
-	after  func(time.Duration, func()) *time.Timer // time.AfterFunc; tests have others
+	hub   *Hub
+	after func(time.Duration, func()) *time.Timer // time.AfterFunc; tests have others
 
 	mu    sync.Mutex
 	users map[lastseen.UserKey]*userState
@@ -49,9 +49,9 @@ type clockReading struct {
 	at   time.Time
 }
 
-func newUserStates(shared *Shared) *userStates {
+func newUserStates(hub *Hub) *userStates {
 	return &userStates{
-		shared: shared, after: time.AfterFunc, users: map[lastseen.UserKey]*userState{},
+		hub: hub, after: time.AfterFunc, users: map[lastseen.UserKey]*userState{},
 		refreshQueue: refreshQueue{spread: map[lastseen.UserKey]struct{}{}},
 	}
 }
@@ -384,7 +384,7 @@ func (s *userStates) planLate(st *userState) {
 // checkLate reads a call again whose time has passed as far as clients know, unless the keeper has heard both parties
 // since: reading each call a minute would cost more than hearing its parties.
 func (s *userStates) checkLate(key lastseen.UserKey, id string) {
-	left := s.shared.newest.Load().Keeper.Rest(key.Namespace, key.User, id)
+	left := s.hub.newest.Load().Calls.Rest(key.Namespace, key.User, id)
 	if left == 0 {
 		s.refresh(key, reason{calls: true})
 		return

@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"net/http"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
@@ -31,7 +30,7 @@ func (n *session) Message(text []byte) {
 	defer func() { n.recovered(recover()) }()
 	if requests := len(text) / frameCharge; n.greeted && requests > 0 {
 		key, limited := n.payer()
-		n.newest.Load().limiter.Pay(key, limited, requests)
+		n.newest.Load().Limiter.Pay(key, limited, requests)
 	}
 	f, err := parseFrame(text)
 	switch {
@@ -72,7 +71,7 @@ func (n *session) Fault(f transport.Fault) {
 // Reserve takes memory for a message from that of request bodies; see [transport.SocketHandler].
 func (n *session) Reserve(bytes int) bool {
 	if n.memory == nil {
-		n.memory = n.bodies.Hold(n.payer())
+		n.memory = n.Bodies.Hold(n.payer())
 	}
 	if err := n.memory.Grow(bytes); err != nil {
 		n.close(err)
@@ -149,7 +148,7 @@ func (n *session) handleToken(f clientFrame) error {
 		return err
 	}
 	before, credentials := n.currentCaller(), bearerHeader(body.Token)
-	caller, err := n.authenticator.Load().Authenticate(n.ctx, credentials)
+	caller, err := n.Authenticate(n.ctx, credentials)
 	if err != nil {
 		return guard.ErrInvalidCredentials(err)
 	}
@@ -207,10 +206,10 @@ type problemBody struct {
 }
 
 // retryAfterMs returns after how many milliseconds a client should try again; 0 if the error does not depend on time.
-func (s *server) retryAfterMs(e *problem.Error) int64 {
-	after := e.Header[echo.HeaderRetryAfter]
+func (s *Server) retryAfterMs(e *problem.Error) int64 {
+	after := e.Header["Retry-After"]
 	if after == "" && e.Code.Type().Status == http.StatusServiceUnavailable {
-		after = s.retryAfter()
+		after = s.RetryAfter()
 	}
 	seconds, _ := strconv.ParseInt(after, 10, 64) // 0 for none
 	return seconds * time.Second.Milliseconds()

@@ -1,4 +1,4 @@
-package api
+package session
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type ticket struct {
 }
 
 // admit returns a place for another WebSocket, or an error if the server or the address has as many as allowed.
-func (s *sockets) admit(limits WebSocketLimits, address netip.Addr, limited bool) (*ticket, error) {
+func (s *sockets) admit(limits Limits, address netip.Addr, limited bool) (*ticket, error) {
 	key := limit.ByAddress(address)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *sockets) admit(limits WebSocketLimits, address netip.Addr, limited bool
 }
 
 // greet counts the WebSocket to its caller, and no longer to those that have not said hello.
-func (t *ticket) greet(limits WebSocketLimits, caller *auth.Caller) error {
+func (t *ticket) greet(limits Limits, caller *auth.Caller) error {
 	t.endWaiting()
 	if caller == nil || caller.IsAnonymous() {
 		return nil
@@ -123,16 +123,9 @@ func (s *sockets) all() []*session {
 	return all
 }
 
-// WebSockets returns the number of WebSockets that are open.
-func (s *Shared) WebSockets() int {
-	s.sockets.mu.Lock()
-	defer s.sockets.mu.Unlock()
-	return s.sockets.open
-}
-
 // EndWebSockets returns when no WebSocket is open any longer. When the context ends, it closes the rest. It is for the
-// time after [Shared.Drain].
-func (s *Shared) EndWebSockets(ctx context.Context) {
+// time after [Hub.Drain].
+func (s *Hub) EndWebSockets(ctx context.Context) {
 	select {
 	case <-s.sockets.empty():
 		return
@@ -164,26 +157,13 @@ func (s *sockets) empty() <-chan struct{} {
 	return s.none
 }
 
-// Drain prepares for the end of the server. From now on readyz fails, so that load balancers stop sending requests, and
-// each response ends its connection, so that clients connect to another server. Requests still succeed. Those that stay
-// open end at once. WebSockets stay open, and their clients are asked to connect to another server, one after the other
-// over the time that [WebSocketLimits] has for that: see [Shared.EndWebSockets].
-func (s *Shared) Drain() {
-	s.draining.Store(true)
-	s.reloads.Wake()
-	s.drainSockets()
-}
-
-// Draining reports whether Drain was called.
-func (s *Shared) Draining() bool { return s.draining.Load() }
-
 // drainSockets asks all clients to connect to another server, spread over the time to drain.
-func (s *Shared) drainSockets() {
+func (s *Hub) drainSockets() {
 	newest := s.newest.Load()
 	if newest == nil {
 		return
 	}
-	all, drain := s.sockets.all(), newest.Config.WebSockets.Drain
+	all, drain := s.sockets.all(), newest.Limits.Drain
 	spread := max(drain/2, drain/10*9-maxByePause) // the last ones need a moment, too
 	for i, n := range all {
 		time.AfterFunc(spread*time.Duration(i)/time.Duration(len(all)), n.bye)

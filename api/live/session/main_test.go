@@ -1,0 +1,9 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/lastseen/lastseen/api/apitest/kit"
+)
+
+func TestMain(m *testing.M) { kit.Run(m) }
