@@ -16,22 +16,27 @@ const (
 	silent              // has lost the network: no ping and no leave
 )
 
+// phase is a part of what every person does again and again, and what the page says when it begins.
+type phase struct {
+	doing doing
+	note  string
+}
+
 // person is a simulated user.
 type person struct {
-	name   string
-	doing  doing
-	until  time.Time // when they do something else
-	ping   time.Time // when the next one is due
-	visits int       // each one is a new device
+	name  string
+	phase int       // counts up
+	until time.Time // when the next phase begins
+	ping  time.Time // when the next one is due
 }
 
 // crowd is all simulated users.
 type crowd struct {
 	people []*person
+	phases []phase
 	settings
 	random *rand.Rand
-	spoken int       // lines
-	speak  time.Time // when someone says the next one
+	speak  time.Time // when someone says the next line
 }
 
 // deeds are what people did in a moment.
@@ -41,7 +46,14 @@ type deeds struct {
 }
 
 func newCrowd(s settings, random *rand.Rand) *crowd {
-	c := &crowd{settings: s, random: random}
+	c := &crowd{settings: s, random: random, phases: []phase{
+		{here, "is here"},
+		{idle, "is idle: a yellow dot, although the page is open"},
+		{here, "is active again"},
+		{gone, "has closed the page: grey at once"},
+		{here, "is here"},
+		{silent, fmt.Sprintf("has lost the network: yellow after %s, grey after %s", s.green, s.yellow)},
+	}}
 	for _, name := range []string{"alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"} {
 		c.people = append(c.people, &person{name: name})
 	}
@@ -56,6 +68,9 @@ func (c *crowd) names() (all []string) {
 	return all
 }
 
+// doing returns what a person does.
+func (c *crowd) doing(p *person) doing { return c.phases[p.phase%len(c.phases)].doing }
+
 // act lets people do what is due. The first call gives each of them a past, so that every status shows at once.
 func (c *crowd) act(now time.Time) (did deeds) {
 	for i, p := range c.people {
@@ -65,74 +80,43 @@ func (c *crowd) act(now time.Time) (did deeds) {
 		case !now.Before(p.until):
 			c.change(p, now, &did)
 		}
-		if p.online() && !now.Before(p.ping) {
-			did.pings = append(did.pings, p.presenceItem())
+		if doing := c.doing(p); (doing == here || doing == idle) && !now.Before(p.ping) {
+			did.pings = append(did.pings, newItem(p.name, doing == idle))
 			p.ping = now.Add(time.Duration(float64(c.pingInterval) * (0.8 + 0.2*c.random.Float64())))
 		}
 	}
-	c.talk(now, &did)
-	return did
-}
-
-// talk lets one of those who use the page say something now and then, and several at the start.
-func (c *crowd) talk(now time.Time, did *deeds) {
-	if now.Before(c.speak) {
-		return
-	}
-	var speakers []*person
-	for _, p := range c.people {
-		if p.doing == here {
-			speakers = append(speakers, p)
-		}
-	}
-	lines := 1
-	if c.speak.IsZero() {
-		lines = 3
-	}
-	c.speak = now.Add(c.some(c.green) / 2)
-	for range min(lines, len(speakers)) {
-		speaker := speakers[c.random.IntN(len(speakers))]
+	speaker := c.people[c.random.IntN(len(c.people))]
+	if c.doing(speaker) == here && !now.Before(c.speak) {
 		did.messages = append(did.messages, message{User: speaker.name, Text: c.line()})
+		c.speak = now.Add(c.some(c.green) / 2)
 	}
+	return did
 }
 
 // begin gives a person a past: half of the people are online, the others lost their network some time ago.
 func (c *crowd) begin(p *person, i int, now time.Time, did *deeds) {
-	p.visits = 1
+	p.until = now.Add(c.some(c.green))
 	if i%2 == 0 {
-		p.doing, p.until = here, now.Add(c.some(c.green))
 		return
 	}
+	p.phase = len(c.phases) - 1                    // silent
 	at := now.Add(-c.green * time.Duration(1+i/2)) // one green, one turning yellow, and so on
-	ping := p.presenceItem()
+	ping := newItem(p.name, false)
 	ping.At = &at
 	did.pings = append(did.pings, ping)
-	p.doing, p.until = silent, now.Add(c.some(c.yellow))
 }
 
-// change lets a person do something else.
+// change begins the next phase of a person.
 func (c *crowd) change(p *person, now time.Time, did *deeds) {
-	p.until = now.Add(c.some(c.green))
-	switch n := c.random.IntN(10); {
-	case p.doing == gone, p.doing == silent && n < 7:
-		p.doing, p.ping, p.visits = here, now, p.visits+1
-		did.note("%s is here", p)
-	case p.doing == silent: // never comes back: nobody leaves
-		p.doing = gone
-	case p.doing == idle && n < 6:
-		p.doing, p.ping = here, now
-		did.note("%s is active again", p)
-	case n < 3:
-		p.doing, p.until = silent, now.Add(c.yellow+c.some(c.green))
-		did.note("%s has lost the network: yellow after %s, grey after %s", p, c.green, c.yellow)
-	case n < 6:
-		p.doing = gone
-		did.leaves = append(did.leaves, p.presenceItem())
-		did.note("%s has closed the page: grey at once", p)
-	case n < 8 && p.doing == here:
-		p.doing, p.ping = idle, now
-		did.note("%s is idle: a yellow dot, although the page is open", p)
+	p.phase++
+	p.until, p.ping = now.Add(c.some(c.green)), now
+	switch c.doing(p) {
+	case silent:
+		p.until = p.until.Add(c.yellow)
+	case gone:
+		did.leaves = append(did.leaves, newItem(p.name, false))
 	}
+	did.messages = append(did.messages, message{Text: p.name + " " + c.phases[p.phase%len(c.phases)].note})
 }
 
 // some returns a random time of about d.
@@ -147,23 +131,5 @@ func (c *crowd) line() string {
 		"Who ate the last biscuit?", "I closed one of my two tabs, and nobody noticed.", "Hello from the train!",
 		"Yellow is such a polite colour.", "Shall we start?",
 	}
-	c.spoken++
-	return lines[c.spoken%len(lines)]
-}
-
-func (p *person) online() bool { return p.doing == here || p.doing == idle }
-
-func (p *person) presenceItem() presenceItem {
-	s := presenceItem{User: p.name, Device: device{ID: fmt.Sprintf("visit-%d", p.visits), Kind: "web"}}
-	if p.doing == idle {
-		s.Activity = "idle"
-	}
-	return s
-}
-
-func (p *person) String() string { return p.name }
-
-// note adds a message that explains what a person does.
-func (d *deeds) note(format string, args ...any) {
-	d.messages = append(d.messages, message{Text: fmt.Sprintf(format, args...)})
+	return lines[c.random.IntN(len(lines))]
 }

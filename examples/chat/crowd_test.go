@@ -93,7 +93,7 @@ func TestCrowdPingsInTime(t *testing.T) {
 			}
 		}
 		for _, p := range people.people {
-			if p.online() {
+			if doing := people.doing(p); doing == here || doing == idle {
 				require.Equal(t, "green", heard[p.name].status(now, s))
 			}
 		}

@@ -17,22 +17,19 @@ import (
 	"github.com/lastseen/lastseen/examples/internal/demo"
 )
 
-func main() { os.Exit(example().Main()) }
-
-// example returns the page, and what simulates its users.
-func example() demo.Demo {
-	return demo.Demo{Name: "chat", Title: "chat", Listen: "127.0.0.1:8090", Handler: chat}
+func main() {
+	os.Exit(demo.Demo{Name: "chat", Title: "chat", Listen: "127.0.0.1:8090", Handler: chat}.Main())
 }
 
 // chat returns the handler of the page, and simulates users until the context ends.
 func chat(ctx context.Context, url string, out io.Writer) (http.Handler, error) {
-	p := presence{url, http.DefaultClient}
+	p := presence(url + "/v1/namespaces/chat")
 	settings, err := p.settings(ctx)
 	if err != nil {
 		return nil, err
 	}
 	people := newCrowd(settings, rand.New(rand.NewPCG(rand.Uint64(), 0)))
-	room := newRoom(people.names())
+	room := newRoom(people.names()...)
 	go simulate(ctx, people, p, room, out)
 	return newSite(url, room), nil
 }

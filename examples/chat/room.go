@@ -15,48 +15,40 @@ type message struct {
 type event struct {
 	Message *message `json:"message,omitempty"`
 	Member  string   `json:"member,omitempty"`
+	number  int      // counts up
 }
 
 // Limits of a room.
 const (
-	maxMessages = 50  // that a new page gets
+	maxMessages = 50  // the newest
 	maxMembers  = 200 // later ones can read and write, but are not listed
-	maxUnsent   = 64  // events to a page; a page that falls behind has to connect again
 )
 
-// room is the conversation, in memory, and the pages that show it.
+// room is the conversation, in memory.
 type room struct {
-	mu       sync.Mutex
-	members  []string
-	messages []message
-	pages    map[chan event]bool
+	mu      sync.Mutex
+	members map[string]bool
+	events  []event       // the members, and the newest messages
+	last    int           // number of the last event
+	changed chan struct{} // closed by the next event
 }
 
-func newRoom(members []string) *room {
-	return &room{members: members, pages: map[chan event]bool{}}
+// newRoom returns a room with members.
+func newRoom(members ...string) *room {
+	r := &room{members: map[string]bool{}, changed: make(chan struct{})}
+	for _, user := range members {
+		r.join(user)
+	}
+	return r
 }
 
-// join adds a member and a page. It returns what the page shows at first, later events, and a function that removes the
-// page. The channel is closed if the page falls behind.
-func (r *room) join(user string) (shown []event, later <-chan event, leave func()) {
+// join adds a member.
+func (r *room) join(user string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !slices.Contains(r.members, user) && len(r.members) < maxMembers {
-		r.members = append(r.members, user)
-		r.send(event{Member: user})
-	}
-	for _, member := range r.members {
-		shown = append(shown, event{Member: member})
-	}
-	for _, m := range r.messages {
-		shown = append(shown, event{Message: &m})
-	}
-	page := make(chan event, maxUnsent)
-	r.pages[page] = true
-	return shown, page, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.pages, page)
+	if !r.members[user] && len(r.members) < maxMembers {
+		r.members[user] = true
+		r.add(event{Member: user})
 	}
 }
 
@@ -65,20 +57,27 @@ func (r *room) post(messages ...message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range messages {
-		r.messages = append(r.messages, m)
-		r.send(event{Message: &m})
-	}
-	r.messages = slices.Clone(r.messages[max(0, len(r.messages)-maxMessages):])
-}
-
-// send sends an event to all pages.
-func (r *room) send(e event) {
-	for page := range r.pages {
-		select {
-		case page <- e:
-		default:
-			delete(r.pages, page)
-			close(page)
+		r.add(event{Message: &m})
+		if len(r.events)-len(r.members) > maxMessages {
+			oldest := slices.IndexFunc(r.events, func(e event) bool { return e.Message != nil })
+			r.events = slices.Delete(r.events, oldest, oldest+1)
 		}
 	}
+}
+
+// add adds an event. The caller holds the mutex.
+func (r *room) add(e event) {
+	r.last++
+	e.number = r.last
+	r.events = append(r.events, e)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// after returns the events after a number, and a channel that is closed when there are more.
+func (r *room) after(number int) (events []event, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := func(e event) bool { return e.number <= number }
+	return slices.DeleteFunc(slices.Clone(r.events), seen), r.changed
 }

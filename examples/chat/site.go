@@ -30,37 +30,30 @@ func newSite(presence string, room *room) http.Handler {
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// events streams the conversation to a page of a user.
+// events streams the conversation to a page of a user, until the page is closed.
 func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	user := r.URL.Query().Get("user")
 	if !validUser(user) {
 		http.Error(w, "user: use 1 to 32 letters, digits or hyphens", http.StatusBadRequest)
 		return
 	}
-	shown, later, leave := s.room.join(user)
-	defer leave()
+	s.room.join(user)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	for _, e := range shown {
-		writeEvent(w, e)
-	}
-	for {
+	for last := 0; ; {
+		events, changed := s.room.after(last)
+		for _, e := range events {
+			data, _ := json.Marshal(e) // of texts, which does not fail
+			fmt.Fprintf(w, "data: %s\n\n", data)
+			last = e.number
+		}
 		_ = http.NewResponseController(w).Flush() // an error ends the context
 		select {
 		case <-r.Context().Done():
 			return
-		case e, open := <-later:
-			if !open {
-				return
-			}
-			writeEvent(w, e)
+		case <-changed:
 		}
 	}
-}
-
-func writeEvent(w http.ResponseWriter, e event) {
-	data, _ := json.Marshal(e) // of texts, which does not fail
-	fmt.Fprintf(w, "data: %s\n\n", data)
 }
 
 // post adds a message of a user. A real chat would know the user from the session, and not believe the page.

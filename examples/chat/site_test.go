@@ -5,9 +5,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -38,7 +38,7 @@ func fetch(t *testing.T, method, url, body string, header ...string) (int, strin
 // TestSiteNamesTheServer: the page may load and call what is on the lastseen server and on its own site, no more.
 func TestSiteNamesTheServer(t *testing.T) {
 	t.Parallel()
-	url := serveSite(t, newRoom(nil))
+	url := serveSite(t, newRoom())
 	status, page, header := fetch(t, http.MethodGet, url, "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, page, `href="https://presence.example.com/"`)
@@ -53,7 +53,7 @@ func TestSiteNamesTheServer(t *testing.T) {
 
 func TestSiteAcceptsMessagesOfItsPages(t *testing.T) {
 	t.Parallel()
-	room := newRoom(nil)
+	room := newRoom()
 	url := serveSite(t, room) + "/messages"
 	for body, want := range map[string]int{
 		`{"user":"alice","text":"hello"}`:                                 http.StatusNoContent,
@@ -72,7 +72,8 @@ func TestSiteAcceptsMessagesOfItsPages(t *testing.T) {
 	}
 	status, _, _ := fetch(t, http.MethodPost, url, `{"user":"alice","text":"hello"}`, "Sec-Fetch-Site", "cross-site")
 	require.Equal(t, http.StatusForbidden, status, "a page of another site")
-	require.Len(t, room.messages, 3)
+	events, _ := room.after(0)
+	require.Len(t, events, 3)
 }
 
 // nextData returns the data of the next event in a stream.
@@ -90,7 +91,7 @@ func nextData(t *testing.T, events *bufio.Scanner) string {
 // TestSiteStreamsTheConversation: a page gets the members and messages so far, and then new ones.
 func TestSiteStreamsTheConversation(t *testing.T) {
 	t.Parallel()
-	room := newRoom([]string{"alice"})
+	room := newRoom("alice")
 	room.post(message{User: "alice", Text: "hello\n\ndata: x"})
 	url := serveSite(t, room)
 	response, err := http.Get(url + "/events?user=guest-1")
@@ -98,36 +99,31 @@ func TestSiteStreamsTheConversation(t *testing.T) {
 	defer response.Body.Close()
 	events := bufio.NewScanner(response.Body)
 	require.JSONEq(t, `{"member":"alice"}`, nextData(t, events))
-	require.JSONEq(t, `{"member":"guest-1"}`, nextData(t, events))
 	require.JSONEq(t, `{"message":{"user":"alice","text":"hello\n\ndata: x"}}`, nextData(t, events))
+	require.JSONEq(t, `{"member":"guest-1"}`, nextData(t, events))
 	room.post(message{Text: "alice has closed the page"})
 	require.JSONEq(t, `{"message":{"text":"alice has closed the page"}}`, nextData(t, events))
-	_, _, leave := room.join("guest-2")
-	leave()
+	room.join("guest-2")
 	require.JSONEq(t, `{"member":"guest-2"}`, nextData(t, events))
 	status, _, _ := fetch(t, http.MethodGet, url+"/events?user=%3Cb%3E", "")
 	require.Equal(t, http.StatusBadRequest, status)
 }
 
-// TestRoomIsBounded: a room keeps the newest messages, and pages that fall behind have to connect again.
+// TestRoomIsBounded: a room keeps the newest messages, and lists a number of members.
 func TestRoomIsBounded(t *testing.T) {
 	t.Parallel()
-	room := newRoom(nil)
-	_, slow, leave := room.join("guest-1")
-	defer leave()
-	for range maxUnsent + 1 {
-		room.post(message{User: "alice", Text: "hello"})
+	room := newRoom("alice")
+	for i := range maxMessages + 10 {
+		room.post(message{User: "alice", Text: strconv.Itoa(i)})
 	}
-	for range maxUnsent {
-		<-slow
-	}
-	_, open := <-slow
-	require.False(t, open)
-	require.Len(t, room.messages, maxMessages)
-	require.Empty(t, room.pages)
+	events, changed := room.after(0)
+	require.Len(t, events, 1+maxMessages)
+	require.Equal(t, "alice", events[0].Member)
+	require.Equal(t, "10", events[1].Message.Text)
 	for i := range maxMembers + 1 {
-		_, _, leave := room.join("guest-" + time.Duration(i).String())
-		leave()
+		room.join("guest-" + strconv.Itoa(i))
 	}
-	require.Len(t, room.members, maxMembers)
+	<-changed
+	events, _ = room.after(events[len(events)-1].number)
+	require.Len(t, events, maxMembers-1)
 }

@@ -19,15 +19,13 @@ import (
 //go:embed page
 var files embed.FS
 
-func main() { os.Exit(example().Main()) }
-
-// example returns the page. All that it does is in its script.
-func example() demo.Demo {
-	return demo.Demo{
+// All that the page does is in its script.
+func main() {
+	os.Exit(demo.Demo{
 		Name: "webrtc", Title: "video call", Listen: "127.0.0.1:8091", Settings: []string{"--ring-timeout", "20s"},
 		Handler: func(_ context.Context, presence string, _ io.Writer) (http.Handler, error) {
 			pages, err := fs.Sub(files, "page")
 			return demo.Page(pages, presence), err
 		},
-	}
+	}.Main())
 }

@@ -73,24 +73,23 @@ func (d Demo) Run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer listener.Close()
+	serve := func(ctx context.Context, presence string) error { return d.serve(ctx, listener, presence, out) }
 	if o.url != "" {
-		return d.serve(ctx, listener, strings.TrimSuffix(o.url, "/"), out)
+		return serve(ctx, strings.TrimSuffix(o.url, "/"))
 	}
-	if o.program == "" {
-		fmt.Fprintln(out, "Building lastseen. The first time, this can take some minutes.")
-	}
-	s, err := startServer(ctx, o.program, origins(listener.Addr()), d.Settings)
+	dir, err := os.MkdirTemp("", "lastseen-example-*")
 	if err != nil {
 		return err
 	}
-	defer s.stop()
-	running, cancel := s.whileRunning(ctx)
-	defer cancel()
-	err = d.serve(running, listener, s.url, out)
-	if ctx.Err() == nil && running.Err() != nil {
-		return fmt.Errorf("lastseen has ended:\n%s", &s.log)
+	defer os.RemoveAll(dir)
+	if o.program == "" {
+		fmt.Fprintln(out, "Building lastseen. The first time, this can take some minutes.")
+		if o.program, err = build(ctx, dir); err != nil {
+			return err
+		}
 	}
-	return err
+	origins := "http://localhost:*,http://127.0.0.1:*,http://" + listener.Addr().String()
+	return withServer(ctx, o.program, dir, append(d.Settings, "--cors-origins", origins), serve)
 }
 
 // serve serves the page until the context ends.
