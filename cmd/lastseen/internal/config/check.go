@@ -8,10 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/lastseen/lastseen/api"
-	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
@@ -22,8 +19,13 @@ func (c *Config) check(e *Error) {
 		e.Addf("%s: no namespaces are configured, so every request would be refused: add them under %s in the "+
 			"configuration file", c.describe("unknown-namespaces"), namespacesSection)
 	}
-	c.checkWebSockets(e)
-	c.checkReplicas(e)
+	c.conflict(e.Addf, "max-websockets", "max-connections",
+		c.MaxConnections > 0 && c.MaxWebsockets > c.MaxConnections,
+		"WebSocket connections are part of max-connections, so max-websockets cannot exceed it")
+	scheme, _, _ := strings.Cut(c.Store, ":")
+	c.conflict(e.Addf, "redis-read-from", "store",
+		c.RedisReadFrom == ReadFromReplica && c.OnRedis() && strings.HasSuffix(strings.ToLower(scheme), "+cluster"),
+		"the replicas of a Cluster cannot be read from: set redis-read-from to primary")
 	byKey := map[string]*Values{}
 	for _, s := range c.all() {
 		s.checkValues(e)
@@ -38,33 +40,6 @@ func (c *Config) check(e *Error) {
 	if len(e.Problems) == 0 && c.OnRedis() {
 		c.checkRedis(e)
 	}
-}
-
-// maxConnectDrain is the longest time for connections to move to other servers.
-const maxConnectDrain = 10 * time.Minute
-
-// checkWebSockets reports settings of WebSocket connections that are out of range or contradict others.
-func (c *Config) checkWebSockets(e *Error) {
-	if c.valid("disconnect-grace") && c.DisconnectGrace > connections.MaxGrace {
-		e.Addf("%s: the maximum is 1m", c.describe("disconnect-grace"))
-	}
-	if c.valid("connect-drain") && c.ConnectDrain > maxConnectDrain {
-		e.Addf("%s: the maximum is 10m", c.describe("connect-drain"))
-	}
-	c.conflict(e.Addf, "max-websockets", "max-connections",
-		c.MaxConnections > 0 && c.MaxWebsockets > c.MaxConnections,
-		"WebSocket connections are part of max-connections, so max-websockets cannot exceed it")
-}
-
-// checkReplicas reports settings of reads from replicas that are out of range, or that the store cannot have.
-func (c *Config) checkReplicas(e *Error) {
-	if c.valid("redis-max-lag") && (c.RedisMaxLag < redisstore.MinLag || c.RedisMaxLag > redisstore.MaxLag) {
-		e.Addf("%s: the minimum is 100ms, and the maximum 1m", c.describe("redis-max-lag"))
-	}
-	scheme, _, _ := strings.Cut(c.Store, ":")
-	c.conflict(e.Addf, "redis-read-from", "store",
-		c.RedisReadFrom == ReadFromReplica && c.OnRedis() && strings.HasSuffix(strings.ToLower(scheme), "+cluster"),
-		"the replicas of a Cluster cannot be read from: set redis-read-from to primary")
 }
 
 // all returns the settings of the server, and those of the namespaces in order.
@@ -91,42 +66,17 @@ func (s *Values) checkValues(e *Error) {
 		"redis-min-idle-conns cannot exceed redis-pool-size")
 	s.conflict(e.Addf, "redis-key", "redis-shards", s.RedisKey != "" && s.RedisShards > 1,
 		"a namespace with a redis-key has one shard: set redis-shards: 1 for it")
-	s.checkCalls(e)
-	s.checkChanges(e)
+	if s.OnRedis() && s.Changes == feed.On { // with auto, such a namespace has none
+		s.checkSideKeys(e, "changes",
+			"a set that other programs can write has no changes feed: set changes to auto or off for it",
+			"a changes feed requires a prefix without braces")
+	}
 	for _, name := range []string{"redis-key", "redis-score-unit", "redis-shards"} {
 		// In a file store, such a namespace would look empty.
 		if s.server != nil && s.isSet(name) && s.valid(name, "store") && !s.OnRedis() {
 			e.Addf("%s: this setting requires a Redis store, but %s", s.describe(name), s.describe("store"))
 		}
 	}
-}
-
-// maxRingTimeout is the maximum of ring-timeout.
-const maxRingTimeout = 10 * time.Minute
-
-// checkCalls reports times of calls that are out of range.
-func (s *Values) checkCalls(e *Error) {
-	check := func(name string, value, most time.Duration, maximum string) {
-		own := s.server == nil || s.isSet(name) // an inherited value is reported once
-		if own && s.valid(name) && (value < time.Second || value > most) {
-			e.Addf("%s: the minimum is 1s, and the maximum %s", s.describe(name), maximum)
-		}
-	}
-	check("ring-timeout", s.RingTimeout, maxRingTimeout, "10m")
-	if s.RedialWait != 0 {
-		check("redial-wait", s.RedialWait, api.MaxRedialWait, "5m")
-	}
-}
-
-// checkChanges reports what cannot have a changes feed although the settings require one. With auto, such a namespace
-// has none.
-func (s *Values) checkChanges(e *Error) {
-	if !s.OnRedis() || s.Changes != feed.On {
-		return
-	}
-	s.checkSideKeys(e, "changes",
-		"a set that other programs can write has no changes feed: set changes to auto or off for it",
-		"a changes feed requires a prefix without braces")
 }
 
 // checkSideKeys reports what cannot have keys besides those of its users in Redis, which a setting requires: sets

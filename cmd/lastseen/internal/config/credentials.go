@@ -26,9 +26,6 @@ const (
 func (c *Config) checkCredentials(e *Error) {
 	c.Access = auth.Config{Keys: c.authKeys(e), AnonymousRead: c.AnonymousRead, Tokens: c.tokens(e)}
 	c.checkOpen(e)
-	if c.valid("jwt-leeway") && c.JWTLeeway > auth.MaxLeeway {
-		e.Addf("%s: the maximum leeway is 5m", c.describe("jwt-leeway"))
-	}
 }
 
 // secured reports whether requests need credentials.

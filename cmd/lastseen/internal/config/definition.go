@@ -61,8 +61,7 @@ func defineField(field reflect.StructField) Definition {
 	}
 	d.low, _ = strconv.Atoi(cmp.Or(tag.Get("min"), "1"))
 	d.high, _ = strconv.Atoi(tag.Get("max"))
-	choices := strings.Split(tag.Get("placeholder"), "|")
-	d.format = formats(d.low, d.high, choices)[cmp.Or(tag.Get("format"), field.Type.String())]
+	d.format = formats(d.low, d.high, tag)[cmp.Or(tag.Get("format"), field.Type.String())]
 	takes := d.format.takes
 	if zero, ok := tag.Lookup("zero"); ok {
 		d.zeros = strings.Split(zero, ",")

@@ -7,9 +7,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -86,6 +90,17 @@ func TestDefinitions(t *testing.T) {
 	require.NoError(t, err)
 	shards, _ := Find("redis-shards")
 	require.Equal(t, []int{redisstore.MinShards, redisstore.MaxShards}, []int{shards.low, shards.high})
+	for name, longest := range map[string]time.Duration{
+		"jwt-leeway": auth.MaxLeeway, "disconnect-grace": connections.MaxGrace, "redial-wait": api.MaxRedialWait,
+		"redis-max-lag": redisstore.MaxLag,
+	} {
+		d, _ := Find(name)
+		require.NoError(t, d.parse(&Settings{}, fmt.Sprintf("%dms", longest.Milliseconds())), name)
+		require.Error(t, d.parse(&Settings{}, fmt.Sprintf("%dms", longest.Milliseconds()+1)), name)
+	}
+	lag, _ := Find("redis-max-lag")
+	require.NoError(t, lag.parse(&Settings{}, redisstore.MinLag.String()))
+	require.Error(t, lag.parse(&Settings{}, (redisstore.MinLag - time.Millisecond).String()))
 	require.Equal(t, "lastseen.db", c.Store)
 	require.Empty(t, c.Warnings)
 }

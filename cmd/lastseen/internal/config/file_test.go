@@ -51,7 +51,7 @@ func TestWrongFiles(t *testing.T) {
 		feeds = ": a set that other programs can write has no changes feed: set changes to auto or off for it"
 		one   = ": a namespace with a redis-key has one shard: set redis-shards: 1 for it"
 		atMap = `; use a mapping, such as "name: value"`
-		rings = "the minimum is 1s, and the maximum 10m"
+		rings = "; use a duration from 1s to 10m"
 		limit = "; use off, or a number from 1 to 1000000"
 		nets  = "; use comma-separated IP addresses and networks, such as 10.0.0.0/8"
 
@@ -235,31 +235,31 @@ func TestWrongFiles(t *testing.T) {
 			`lastseen.yaml:1: allowed-hosts: "https://a.example" is not a host name: use presence.example.com, or ` +
 				"*.example.com for all names that end in it, in lower case and without a port; use " + hosts.Takes,
 		},
-		{"jwt-leeway: 5m1ms", "jwt-leeway is 5m1ms (lastseen.yaml:1): the maximum leeway is 5m"}, // before JWTs are configured
-		{"jwt-leeway: 87600h", "jwt-leeway is 87600h (lastseen.yaml:1): the maximum leeway is 5m"},
-		{"disconnect-grace: 61s", "disconnect-grace is 61s (lastseen.yaml:1): the maximum is 1m"},
-		{"connect-drain: 601s", "connect-drain is 601s (lastseen.yaml:1): the maximum is 10m"},
+		{"jwt-leeway: 5m1ms", `lastseen.yaml:1: jwt-leeway: "5m1ms" is not valid; use 0, or a duration up to 5m`},
+		{"jwt-leeway: 87600h", `lastseen.yaml:1: jwt-leeway: "87600h" is not valid; use 0, or a duration up to 5m`},
+		{"disconnect-grace: 61s", `lastseen.yaml:1: disconnect-grace: "61s" is not valid; use 0, or a duration up to 1m`},
+		{"connect-drain: 601s", `lastseen.yaml:1: connect-drain: "601s" is not valid; use 0, or a duration up to 10m`},
 		{
 			"max-connections: 10\nmax-websockets: 11",
 			"max-websockets is 11 (lastseen.yaml:2) and max-connections is 10 (lastseen.yaml:1): " +
 				"WebSocket connections are part of max-connections, so max-websockets cannot exceed it",
 		},
 		{"redis-read-from: x", `lastseen.yaml:1: redis-read-from: "x" is not valid; use primary or replica`},
-		{"redis-max-lag: 99ms", "redis-max-lag is 99ms (lastseen.yaml:1): the minimum is 100ms, and the maximum 1m"},
-		{"redis-max-lag: 61s", "redis-max-lag is 61s (lastseen.yaml:1): the minimum is 100ms, and the maximum 1m"},
+		{"redis-max-lag: 99ms", `lastseen.yaml:1: redis-max-lag: "99ms" is not valid; use a duration from 100ms to 1m`},
+		{"redis-max-lag: 61s", `lastseen.yaml:1: redis-max-lag: "61s" is not valid; use a duration from 100ms to 1m`},
 		{
 			"redis-read-from: replica\nstore: rediss+cluster://a,b",
 			"redis-read-from is replica (lastseen.yaml:1) and store is rediss+cluster://a:6379,b:6379 " +
 				"(lastseen.yaml:2): the replicas of a Cluster cannot be read from: set redis-read-from to primary",
 		},
-		{"ring-timeout: 999ms", "ring-timeout is 999ms (lastseen.yaml:1): " + rings},
-		{"ring-timeout: 10m1s", "ring-timeout is 10m1s (lastseen.yaml:1): " + rings},
-		{"namespaces: {a: {}}\nring-timeout: 11m", "ring-timeout is 11m (lastseen.yaml:2): " + rings},
-		{"namespaces: {a: {ring-timeout: 11m}}", "namespaces.a.ring-timeout is 11m (lastseen.yaml:1): " + rings},
-		{"redial-wait: 999ms", "redial-wait is 999ms (lastseen.yaml:1): the minimum is 1s, and the maximum 5m"},
+		{"ring-timeout: 999ms", `lastseen.yaml:1: ring-timeout: "999ms" is not valid` + rings},
+		{"ring-timeout: 10m1s", `lastseen.yaml:1: ring-timeout: "10m1s" is not valid` + rings},
+		{"namespaces: {a: {}}\nring-timeout: 11m", `lastseen.yaml:2: ring-timeout: "11m" is not valid` + rings},
+		{"namespaces: {a: {ring-timeout: 11m}}", `lastseen.yaml:1: namespaces.a.ring-timeout: "11m" is not valid` + rings},
+		{"redial-wait: 999ms", `lastseen.yaml:1: redial-wait: "999ms" is not valid; use off, or a duration from 1s to 5m`},
 		{
 			"namespaces: {a: {redial-wait: 6m}}",
-			"namespaces.a.redial-wait is 6m (lastseen.yaml:1): the minimum is 1s, and the maximum 5m",
+			`lastseen.yaml:1: namespaces.a.redial-wait: "6m" is not valid; use off, or a duration from 1s to 5m`,
 		},
 	} {
 		require.Equal(t, []string{c.want}, problemsOf(t, c.content), c.content)

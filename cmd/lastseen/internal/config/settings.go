@@ -22,7 +22,7 @@ import (
 //	placeholder  what stands for its value; the choices of an enum
 //	default      the value unless set
 //	format       how its text is read, if the type does not say that; see [formats]
-//	min, max     bounds of a number
+//	min, max     bounds of a number or a duration
 //	zero         the words that stand for 0
 //	takes        what it accepts, if the format and the bounds do not say that
 //	in           where it can be set, of flag (and environment), file, namespace; by default flag,file
@@ -66,7 +66,7 @@ type Settings struct {
 	JWTJwksURL         string         `format:"key-set" reload:"" group:"Access" placeholder:"URL" help:"URL of the key set (JWKS) for JWTs signed with RS256, ES256 or EdDSA."`
 	JWTIssuer          string         `reload:"" group:"Access" placeholder:"TEXT" help:"Issuer that JWTs must name (iss). Required for JWTs."`
 	JWTAudience        string         `reload:"" group:"Access" placeholder:"TEXT" help:"Audience that JWTs must name (aud). Required for JWTs."`
-	JWTLeeway          time.Duration  `reload:"" group:"Access" default:"30s" zero:"0,0s" takes:"0, or a duration up to 5m" placeholder:"DURATION" help:"Allowed difference between the clocks of the issuer and of lastseen."`
+	JWTLeeway          time.Duration  `max:"5m" reload:"" group:"Access" default:"30s" zero:"0,0s" takes:"0, or a duration up to 5m" placeholder:"DURATION" help:"Allowed difference between the clocks of the issuer and of lastseen."`
 	JWTUserClaim       string         `reload:"" group:"Access" default:"sub" placeholder:"NAME" help:"JWT claim that holds the user ID."`
 	JWTNamespacesClaim string         `reload:"" group:"Access" default:"namespaces" placeholder:"NAME" help:"JWT claim that holds the namespaces: a list, or a text separated by spaces."`
 	JWTNamespaces      []auth.Pattern `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces of JWTs without the namespaces claim."`
@@ -92,16 +92,16 @@ type Settings struct {
 
 	Visibility api.Visibility `format:"enum" in:"flag,file,namespace" reload:"" group:"Namespaces" default:"everyone" placeholder:"everyone|contacts" help:"Who sees the users of a namespace. With contacts, a user with a JWT sees only users who have that user among their contacts, and everyone else as if never seen. API keys see everyone. contacts requires API keys or JWTs, and excludes anonymous-read."`
 
-	DisconnectGrace      time.Duration `reload:"" group:"WebSockets" default:"5s" zero:"0,0s" takes:"0, or a duration up to 1m" placeholder:"DURATION" help:"Time after the end of a connection until its user's leave is recorded, so that a reload of a page or a change of networks is not a leave. A client can ask for another time, up to a minute."`
-	ConnectDrain         time.Duration `group:"WebSockets" default:"30s" zero:"0,0s" takes:"0, or a duration up to 10m" placeholder:"DURATION" help:"Time after SIGTERM over which WebSocket connections are asked to move to another server. Without any, lastseen does not wait for it. A server on a loopback address waits only if this is set."`
+	DisconnectGrace      time.Duration `max:"1m" reload:"" group:"WebSockets" default:"5s" zero:"0,0s" takes:"0, or a duration up to 1m" placeholder:"DURATION" help:"Time after the end of a connection until its user's leave is recorded, so that a reload of a page or a change of networks is not a leave. A client can ask for another time, up to a minute."`
+	ConnectDrain         time.Duration `max:"10m" group:"WebSockets" default:"30s" zero:"0,0s" takes:"0, or a duration up to 10m" placeholder:"DURATION" help:"Time after SIGTERM over which WebSocket connections are asked to move to another server. Without any, lastseen does not wait for it. A server on a loopback address waits only if this is set."`
 	MaxWebsockets        int           `zero:"auto" max:"10000000" group:"WebSockets" default:"auto" placeholder:"N" help:"Maximum number of WebSocket connections, which are part of max-connections. With auto, max-connections less a reserve for other requests."`
 	MaxUserWebsockets    int           `max:"10000" group:"WebSockets" default:"16" placeholder:"N" help:"Maximum number of WebSocket connections of one user to this server."`
 	MaxKeyWebsockets     int           `zero:"off" max:"10000000" reload:"" group:"WebSockets" default:"off" placeholder:"N" help:"Maximum number of WebSocket connections opened with one API key to this server. off disables the limit."`
 	MaxAddressWebsockets int           `zero:"off" max:"10000000" reload:"" group:"WebSockets" default:"1000" placeholder:"N" help:"Maximum number of WebSocket connections from one IP address that have not sent their first frame. off disables the limit."`
 	ShowKinds            bool          `in:"flag,file,namespace" reload:"" group:"WebSockets" default:"off" placeholder:"on|off" help:"Whether everyone who can look a user up also sees the kinds of the devices on which the user is online, such as web or mobile."`
 
-	RingTimeout time.Duration `in:"flag,file,namespace" reload:"" group:"Calls" default:"30s" takes:"a duration from 1s to 10m" placeholder:"DURATION" help:"Time until a call that the callee has not accepted is missed."`
-	RedialWait  time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Calls" default:"10s" takes:"off, or a duration from 1s to 5m" placeholder:"DURATION" help:"Time until a caller whose call was rejected, cancelled or missed can call the same user again. It doubles with each such call in a row, up to 5 minutes, and starts over after an answer, or an hour after the last call. Each server counts on its own. off disables it."`
+	RingTimeout time.Duration `in:"flag,file,namespace" reload:"" group:"Calls" default:"30s" min:"1s" max:"10m" placeholder:"DURATION" help:"Time until a call that the callee has not accepted is missed."`
+	RedialWait  time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Calls" default:"10s" min:"1s" max:"5m" placeholder:"DURATION" help:"Time until a caller whose call was rejected, cancelled or missed can call the same user again. It doubles with each such call in a row, up to 5 minutes, and starts over after an answer, or an hour after the last call. Each server counts on its own. off disables it."`
 	ShowCalls   bool          `in:"flag,file,namespace" reload:"" group:"Calls" default:"on" placeholder:"on|off" help:"Whether everyone who can look a user up also sees that the user is in a call. It applies to calls that are started later."`
 
 	Retention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
@@ -123,7 +123,7 @@ type Settings struct {
 	RedisMaxRetries   int             `group:"Redis store" default:"1" min:"0" max:"100" placeholder:"N" help:"How often a call is retried after a network error."`
 	RedisWait         int             `group:"Redis store" default:"0" min:"0" max:"10" placeholder:"N" help:"Number of replicas that must confirm pings, leaves, deletions, availabilities, contacts and steps of calls within half of redis-timeout. With fewer, the request fails with 503 and its outcome is unknown. 0 does not wait."`
 	RedisReadFrom     string          `format:"enum" group:"Redis store" default:"primary" placeholder:"primary|replica" help:"Where lookups, lists and counts of API keys are read from. With replica, replicas answer them that are at most redis-max-lag behind, and the primary answers the others. Not for a Cluster."`
-	RedisMaxLag       time.Duration   `group:"Redis store" default:"1s" takes:"a duration from 100ms to 1m" placeholder:"DURATION" help:"How far behind a replica can be that is read from."`
+	RedisMaxLag       time.Duration   `group:"Redis store" default:"1s" min:"100ms" max:"1m" placeholder:"DURATION" help:"How far behind a replica can be that is read from."`
 }
 
 // redisGroup is the heading of settings that only a Redis store has.

@@ -1,12 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,21 +43,25 @@ const (
 const maxBodyMemory = 1 << 40
 
 // formats returns all formats by the name in the tag format, or else by the type of the field. The bounds are
-// those of a number, and the choices those of an enum.
-func formats(low, high int, choices []string) map[string]format {
+// those of a number; the tag has those of a duration, and the choices of an enum.
+func formats(low, high int, tag reflect.StructTag) map[string]format {
+	choices := strings.Split(tag.Get("placeholder"), "|")
+	shortest, longest := cmp.Or(tag.Get("min"), "1ms"), cmp.Or(tag.Get("max"), "10 years")
 	size := fmt.Sprintf("a size from %dMiB to %dGiB", api.MinBodyMemory>>20, maxBodyMemory>>30)
 	levels := words{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
 	return map[string]format{
-		"string":        {takes: "text", parse: parseText, text: true},
-		"store":         {takes: "text", parse: parseText, text: true, display: displayStore},
-		"int":           {takes: fmt.Sprintf("a number from %d to %d", low, high), parse: boundedNumber(low, high)},
-		"size":          {takes: size, parse: parseSize},
-		"time.Duration": {takes: "a duration from 1ms to 10 years", parse: single(lastseen.ParseConfigDuration)},
-		"bool":          {takes: "on or off", parse: words{"on": true, "off": false}.parse},
-		"enum":          {takes: enumeration(choices), parse: oneOf(choices)},
-		"slog.Level":    {takes: "debug, info, warn or error", parse: levels.parse},
-		"address":       {takes: "HOST:PORT, or :PORT for all addresses", parse: parseAddress},
+		"string": {takes: "text", parse: parseText, text: true},
+		"store":  {takes: "text", parse: parseText, text: true, display: displayStore},
+		"int":    {takes: fmt.Sprintf("a number from %d to %d", low, high), parse: boundedNumber(low, high)},
+		"size":   {takes: size, parse: parseSize},
+		"time.Duration": {
+			takes: "a duration from " + shortest + " to " + longest, parse: boundedDuration(shortest, longest),
+		},
+		"bool":       {takes: "on or off", parse: words{"on": true, "off": false}.parse},
+		"enum":       {takes: enumeration(choices), parse: oneOf(choices)},
+		"slog.Level": {takes: "debug, info, warn or error", parse: levels.parse},
+		"address":    {takes: "HOST:PORT, or :PORT for all addresses", parse: parseAddress},
 		"key-set": {
 			takes: "a URL such as https://id.example.com/jwks.json", parse: parseURL,
 			display: displayURL,
@@ -120,6 +126,19 @@ func boundedNumber(low, high int) func(string) (any, error) {
 			return invalid(text)
 		}
 		return n, nil
+	}
+}
+
+// boundedDuration reads a duration. Bounds that are not durations are those of all durations.
+func boundedDuration(low, high string) func(string) (any, error) {
+	shortest, _ := lastseen.ParseConfigDuration(low)
+	longest, _ := lastseen.ParseConfigDuration(high)
+	return func(text string) (any, error) {
+		d, err := lastseen.ParseConfigDuration(text)
+		if err == nil && (d < shortest || longest > 0 && d > longest) {
+			return invalid(text)
+		}
+		return d, err
 	}
 }
 
