@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/lastseen/lastseen/examples/internal/demo"
 )
 
 // doing is what a simulated person does.
@@ -34,7 +36,6 @@ type person struct {
 type crowd struct {
 	people []*person
 	phases []phase
-	settings
 	random *rand.Rand
 	speak  time.Time // when someone says the next line
 }
@@ -45,14 +46,14 @@ type deeds struct {
 	messages      []message
 }
 
-func newCrowd(s settings, random *rand.Rand) *crowd {
-	c := &crowd{settings: s, random: random, phases: []phase{
+func newCrowd(random *rand.Rand) *crowd {
+	c := &crowd{random: random, phases: []phase{
 		{here, "is here"},
 		{idle, "is idle: a yellow dot, although the page is open"},
 		{here, "is active again"},
 		{gone, "has closed the page: grey at once"},
 		{here, "is here"},
-		{silent, fmt.Sprintf("has lost the network: yellow after %s, grey after %s", s.green, s.yellow)},
+		{silent, fmt.Sprintf("has lost the network: yellow after %s, grey after %s", demo.Green, demo.Yellow)},
 	}}
 	for _, name := range []string{"alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"} {
 		c.people = append(c.people, &person{name: name})
@@ -82,25 +83,25 @@ func (c *crowd) act(now time.Time) (did deeds) {
 		}
 		if doing := c.doing(p); (doing == here || doing == idle) && !now.Before(p.ping) {
 			did.pings = append(did.pings, newItem(p.name, doing == idle))
-			p.ping = now.Add(time.Duration(float64(c.pingInterval) * (0.8 + 0.2*c.random.Float64())))
+			p.ping = now.Add(time.Duration(float64(demo.PingInterval) * (0.8 + 0.2*c.random.Float64())))
 		}
 	}
 	speaker := c.people[c.random.IntN(len(c.people))]
 	if c.doing(speaker) == here && !now.Before(c.speak) {
 		did.messages = append(did.messages, message{User: speaker.name, Text: c.line()})
-		c.speak = now.Add(c.some(c.green) / 2)
+		c.speak = now.Add(c.some(demo.Green) / 2)
 	}
 	return did
 }
 
 // begin gives a person a past: half of the people are online, the others lost their network some time ago.
 func (c *crowd) begin(p *person, i int, now time.Time, did *deeds) {
-	p.until = now.Add(c.some(c.green))
+	p.until = now.Add(c.some(demo.Green))
 	if i%2 == 0 {
 		return
 	}
-	p.phase = len(c.phases) - 1                    // silent
-	at := now.Add(-c.green * time.Duration(1+i/2)) // one green, one turning yellow, and so on
+	p.phase = len(c.phases) - 1                       // silent
+	at := now.Add(-demo.Green * time.Duration(1+i/2)) // one green, one turning yellow, and so on
 	ping := newItem(p.name, false)
 	ping.At = &at
 	did.pings = append(did.pings, ping)
@@ -109,10 +110,10 @@ func (c *crowd) begin(p *person, i int, now time.Time, did *deeds) {
 // change begins the next phase of a person.
 func (c *crowd) change(p *person, now time.Time, did *deeds) {
 	p.phase++
-	p.until, p.ping = now.Add(c.some(c.green)), now
+	p.until, p.ping = now.Add(c.some(demo.Green)), now
 	switch c.doing(p) {
 	case silent:
-		p.until = p.until.Add(c.yellow)
+		p.until = p.until.Add(demo.Yellow)
 	case gone:
 		did.leaves = append(did.leaves, newItem(p.name, false))
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/examples/internal/demo"
 )
 
 // lastHeard is what lastseen would know of a user.
@@ -15,11 +17,11 @@ type lastHeard struct {
 }
 
 // status is the one by the rule of lastseen.
-func (l lastHeard) status(now time.Time, s settings) string {
+func (l lastHeard) status(now time.Time) string {
 	switch age := now.Sub(l.at); {
-	case l.left || age >= s.yellow:
+	case l.left || age >= demo.Yellow:
 		return "grey"
-	case age >= s.green:
+	case age >= demo.Green:
 		return "yellow"
 	default:
 		return "green"
@@ -46,15 +48,14 @@ func record(t *testing.T, heard map[string]lastHeard, did deeds, now time.Time) 
 // all people change.
 func TestCrowdShowsEveryStatus(t *testing.T) {
 	t.Parallel()
-	s := settings{green: 10 * time.Second, yellow: 25 * time.Second, pingInterval: 4 * time.Second}
 	for seed := range uint64(20) {
-		people := newCrowd(s, rand.New(rand.NewPCG(seed, 0)))
+		people := newCrowd(rand.New(rand.NewPCG(seed, 0)))
 		now := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
 		heard, seen, changed := map[string]lastHeard{}, map[string]int{}, map[string]map[string]bool{}
 		for second := range 600 {
 			record(t, heard, people.act(now), now)
 			for user, last := range heard {
-				status := last.status(now, s)
+				status := last.status(now)
 				seen[status]++
 				if changed[user] == nil {
 					changed[user] = map[string]bool{}
@@ -78,8 +79,7 @@ func TestCrowdShowsEveryStatus(t *testing.T) {
 // TestCrowdPingsInTime: people who are online never turn yellow, and the others send nothing.
 func TestCrowdPingsInTime(t *testing.T) {
 	t.Parallel()
-	s := settings{green: 60 * time.Second, yellow: 5 * time.Minute, pingInterval: 30 * time.Second}
-	people := newCrowd(s, rand.New(rand.NewPCG(1, 2)))
+	people := newCrowd(rand.New(rand.NewPCG(1, 2)))
 	now := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
 	heard, idles, leaves := map[string]lastHeard{}, 0, 0
 	for second := range 3600 {
@@ -94,7 +94,7 @@ func TestCrowdPingsInTime(t *testing.T) {
 		}
 		for _, p := range people.people {
 			if doing := people.doing(p); doing == here || doing == idle {
-				require.Equal(t, "green", heard[p.name].status(now, s))
+				require.Equal(t, "green", heard[p.name].status(now))
 			}
 		}
 		now = now.Add(time.Second)

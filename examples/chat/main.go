@@ -22,16 +22,11 @@ func main() {
 }
 
 // chat returns the handler of the page, and simulates users until the context ends.
-func chat(ctx context.Context, url string, out io.Writer) (http.Handler, error) {
-	p := presence(url + "/v1/namespaces/chat")
-	settings, err := p.settings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	people := newCrowd(settings, rand.New(rand.NewPCG(rand.Uint64(), 0)))
+func chat(ctx context.Context, url string, out io.Writer) http.Handler {
+	people := newCrowd(rand.New(rand.NewPCG(rand.Uint64(), 0)))
 	room := newRoom(people.names()...)
-	go simulate(ctx, people, p, room, out)
-	return newSite(url, room), nil
+	go simulate(ctx, people, presence(url+"/v1/namespaces/chat"), room, out)
+	return newSite(url, room)
 }
 
 // simulate lets the people act until the context ends.

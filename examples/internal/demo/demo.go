@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -25,26 +24,7 @@ type Demo struct {
 	Settings []string // flags of the lastseen server, besides those of all examples
 	// Handler returns what serves the page. It is called once, with the URL of a lastseen server that is ready. What it
 	// starts ends with the context.
-	Handler func(ctx context.Context, presence string, out io.Writer) (http.Handler, error)
-}
-
-// options are the flags.
-type options struct{ listen, url, program string }
-
-func (d Demo) parse(args []string) (o options, err error) {
-	flags := flag.NewFlagSet(d.Name, flag.ContinueOnError)
-	flags.StringVar(&o.listen, "listen", d.Listen, "`address` of the page")
-	flags.StringVar(&o.url, "url", "",
-		"`URL` of a lastseen server that runs already, needs no credentials, and allows the page in cors-origins; "+
-			"default: start one")
-	flags.StringVar(&o.program, "lastseen", "", "lastseen `program` to start; default: build it")
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0))
-	}
-	return o, nil
+	Handler func(ctx context.Context, presence string, out io.Writer) http.Handler
 }
 
 // Main runs the example with the command's arguments, until the process is asked to end, and returns the process's exit
@@ -61,45 +41,43 @@ func (d Demo) Main() (status int) {
 	return 1
 }
 
-// Run serves the page until the context ends, or the lastseen server that it started does, which is an error. After
-// -h or --help it returns flag.ErrHelp.
+// Run serves the page until the context ends, or the lastseen server does, which is an error. After -h or --help it
+// returns flag.ErrHelp.
 func (d Demo) Run(ctx context.Context, args []string, out io.Writer) error {
-	o, err := d.parse(args)
-	if err != nil {
+	flags := flag.NewFlagSet(d.Name, flag.ContinueOnError)
+	listen := flags.String("listen", d.Listen, "`address` of the page")
+	program := flags.String("lastseen", "", "lastseen `program` to start; default: build it")
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.listen)
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0))
+	}
+	listener, err := net.Listen("tcp", *listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	serve := func(ctx context.Context, presence string) error { return d.serve(ctx, listener, presence, out) }
-	if o.url != "" {
-		return serve(ctx, strings.TrimSuffix(o.url, "/"))
-	}
 	dir, err := os.MkdirTemp("", "lastseen-example-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if o.program == "" {
+	if *program == "" {
 		fmt.Fprintln(out, "Building lastseen. The first time, this can take some minutes.")
-		if o.program, err = build(ctx, dir); err != nil {
+		if *program, err = build(ctx, dir); err != nil {
 			return err
 		}
 	}
 	origins := "http://localhost:*,http://127.0.0.1:*,http://" + listener.Addr().String()
-	return withServer(ctx, o.program, dir, append(d.Settings, "--cors-origins", origins), serve)
+	return withServer(ctx, *program, dir, append(d.Settings, "--cors-origins", origins),
+		func(ctx context.Context, presence string) error { return d.serve(ctx, listener, presence, out) })
 }
 
 // serve serves the page until the context ends.
 func (d Demo) serve(ctx context.Context, listener net.Listener, presence string, out io.Writer) error {
-	handler, err := d.Handler(ctx, presence, out)
-	if err != nil {
-		return err
-	}
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           d.Handler(ctx, presence, out),
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // so that event streams end
 	}

@@ -15,6 +15,13 @@ import (
 	"time"
 )
 
+// The times of statuses are short, so that every status shows within half a minute.
+const (
+	Green        = 10 * time.Second
+	Yellow       = 25 * time.Second
+	PingInterval = 4 * time.Second
+)
+
 // stopTime is how long the server can take to stop before it is killed.
 const stopTime = 10 * time.Second
 
@@ -29,7 +36,7 @@ func build(ctx context.Context, dir string) (program string, err error) {
 }
 
 // withServer starts a lastseen server, calls use with its URL, and stops the server. The context of use ends when the
-// server does, which is an error. The thresholds are short, so that every status shows within half a minute.
+// server does, which is an error.
 func withServer(
 	ctx context.Context, program, dir string, settings []string, use func(ctx context.Context, url string) error,
 ) error {
@@ -37,7 +44,8 @@ func withServer(
 	defer stop()
 	cmd := exec.CommandContext(running, program, append([]string{
 		"serve", "--listen", "127.0.0.1:0", "--admin-listen", "off", "--store", filepath.Join(dir, "example.db"),
-		"--green", "10s", "--yellow", "25s", "--ping-interval", "4s", "--disconnect-grace", "2s",
+		"--green", Green.String(), "--yellow", Yellow.String(), "--ping-interval", PingInterval.String(),
+		"--disconnect-grace", "2s",
 	}, settings...)...)
 	isSetting := func(variable string) bool { return strings.HasPrefix(variable, "LASTSEEN_") }
 	cmd.Env = slices.DeleteFunc(os.Environ(), isSetting) // those of this process would apply to the server
