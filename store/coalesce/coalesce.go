@@ -29,7 +29,6 @@ package coalesce
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -156,14 +155,6 @@ type CallStats struct {
 	Members int64 // of these batches; divided by Batches it is their mean size
 	Largest int64 // members of the largest batch
 	Refused int64 // members refused because a queue was full
-}
-
-// LogValue implements [slog.LogValuer].
-func (s CallStats) LogValue() slog.Value {
-	return slog.GroupValue(
-		slog.Int64("queued", s.Queued), slog.Int64("batches", s.Batches), slog.Int64("members", s.Members),
-		slog.Int64("largest", s.Largest), slog.Int64("refused", s.Refused),
-	)
 }
 
 func (c *coalescer[T]) count(more CallStats) {

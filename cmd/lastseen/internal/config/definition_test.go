@@ -100,7 +100,7 @@ func TestDefinitions(t *testing.T) {
 	}
 	lag, _ := Find("redis-max-lag")
 	require.NoError(t, lag.parse(&Settings{}, redisstore.MinLag.String()))
-	require.Error(t, lag.parse(&Settings{}, (redisstore.MinLag - time.Millisecond).String()))
+	require.Error(t, lag.parse(&Settings{}, (redisstore.MinLag-time.Millisecond).String()))
 	require.Equal(t, "lastseen.db", c.Store)
 	require.Empty(t, c.Warnings)
 }
