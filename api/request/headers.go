@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"mime"
 	"strconv"
 	"strings"
@@ -62,66 +63,32 @@ func TagMatches(headers []string, tag string) bool {
 // AcceptsGzip reports whether the Accept-Encoding headers of a request accept gzip and do not prefer identity: see RFC
 // 9110, section 12.5.3. It ignores malformed items.
 func AcceptsGzip(headers []string) bool {
-	gzip, identity, others := -1, -1, -1 // weights in thousandths; -1 if not named
-	for _, header := range headers {
-		for coding := range strings.SplitSeq(header, ",") {
-			name, parameter, _ := strings.Cut(coding, ";")
-			q, ok := weight(parameter)
-			if !ok {
-				continue
-			}
-			switch name = strings.TrimSpace(name); {
-			case strings.EqualFold(name, "gzip"), strings.EqualFold(name, "x-gzip"):
-				gzip = max(gzip, q)
-			case strings.EqualFold(name, "identity"):
-				identity = max(identity, q)
-			case name == "*":
-				others = max(others, q)
-			}
+	accepted := weights(headers)
+	for _, name := range []string{"gzip", "x-gzip", "*"} {
+		if weight, named := accepted[name]; named {
+			return weight > 0 && weight >= accepted["identity"]
 		}
 	}
-	if gzip < 0 {
-		gzip = others
-	}
-	return gzip > 0 && gzip >= identity
+	return false
 }
 
 // Prefers reports whether the Accept headers of a request name a media type, and do not prefer another one. It ignores
 // wildcards and malformed items.
 func Prefers(headers []string, wanted, other string) bool {
-	first, second := 0, 0 // weights in thousandths
-	for _, header := range headers {
-		for media := range strings.SplitSeq(header, ",") {
-			name, _, _ := strings.Cut(media, ";")
-			last := media[strings.LastIndexByte(media, ';')+1:]
-			if key, _, _ := strings.Cut(last, "="); !strings.EqualFold(strings.TrimSpace(key), "q") {
-				last = "" // such as a charset
-			}
-			q, ok := weight(last)
-			if !ok {
-				continue
-			}
-			switch name = strings.TrimSpace(name); {
-			case strings.EqualFold(name, wanted):
-				first = max(first, q)
-			case strings.EqualFold(name, other):
-				second = max(second, q)
-			}
-		}
-	}
-	return first > 0 && first >= second
+	accepted := weights(headers)
+	return accepted[wanted] > 0 && accepted[wanted] >= accepted[other]
 }
 
-// weight parses a parameter such as q=0.5 and returns the weight in thousandths; 1000 if the parameter is empty.
-func weight(parameter string) (int, bool) {
-	parameter = strings.TrimSpace(parameter)
-	if parameter == "" {
-		return 1000, true
+// weights returns the largest weight of each item in headers such as Accept, by its name in lower case: see RFC 9110,
+// section 12.4.2.
+func weights(headers []string) map[string]float64 {
+	all := map[string]float64{}
+	for item := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		name, parameters, err := mime.ParseMediaType(item)
+		weight, malformed := strconv.ParseFloat(cmp.Or(parameters["q"], "1"), 64)
+		if err == nil && malformed == nil && weight >= 0 && weight <= 1 {
+			all[name] = max(all[name], weight)
+		}
 	}
-	name, value, _ := strings.Cut(parameter, "=")
-	q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	if !strings.EqualFold(strings.TrimSpace(name), "q") || err != nil || !(q >= 0 && q <= 1) {
-		return 0, false
-	}
-	return int(q * 1000), true
+	return all
 }

@@ -47,7 +47,7 @@ func TestAcceptEncoding(t *testing.T) {
 		"gzip;q=0;x":           false,
 		"identity, gzip;q=0.5": false, "identity;q=0.5, gzip": true, "identity;q=0, gzip;q=0.1": true,
 		"identity, gzip": true,
-		"gzip;q=2":       false, "gzip;q=-1": false, "gzip;q=NaN": false, "gzip;q=": false, "gzip;level=9": false,
+		"gzip;q=2":       false, "gzip;q=-1": false, "gzip;q=NaN": false, "gzip;q=": false, "gzip;level=9": true,
 		"gzip;q=2, gzip": true,
 		"notgzip":        false, "gzipped": false, "gzip x": false,
 	} {
