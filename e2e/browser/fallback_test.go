@@ -80,7 +80,7 @@ func TestScriptWithoutFeeds(t *testing.T) {
 	s.keepOnline(t, b, sentScript)
 	b.Do(t, until(`client.watch("bob", show)`), shows("bob", "grey"))
 	require.JSONEq(t, `[{"add":["bob"],"remove":[]}]`, testbrowser.Evaluate[string](t, b, "JSON.stringify(watches())"))
-	require.Len(t, s.called("GET /v1/namespaces/chat/lookup"), 1)
+	require.Len(t, s.lookups(), 1)
 	s.untilDevices(t, "alice", 1, 0)
 	require.Equal(t, 1, s.connects())
 	require.Equal(t, 0, testbrowser.Evaluate[int](t, b, "pings().length"))

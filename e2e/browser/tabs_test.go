@@ -123,7 +123,7 @@ func TestScriptTabsPoll(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	leader, follower := s.openTabs(t, `window.options = { transport: "http" }`+tabbed)
 	require.Len(t, s.lookups(), 2)
-	require.Equal(t, "GET /v1/namespaces/chat/lookup?user=bob ", s.lookups()[1], "the new one")
+	require.Equal(t, `POST /v1/namespaces/chat/lookup {"users":["bob"]}`, s.lookups()[1], "the new one")
 	s.pingedAgo(t, "alice", 0)
 	follower.Do(t, until("passed += 37_000"))
 	leader.Do(t, s.pass(37*time.Second), shows("alice", "green"))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"testing"
 
@@ -65,15 +64,4 @@ func runRegistry(t *testing.T, s store.Store, thresholds lastseen.Thresholds) *c
 	})
 	background(t, registry.Run)
 	return registry
-}
-
-// statusWriter remembers the status of an answer.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
 }

@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -30,9 +29,7 @@ func shown(t *testing.T, b *browser) string {
 	return testbrowser.Evaluate[string](t, b, `painted.join()`)
 }
 
-func (s *scripted) lookups() []string {
-	return append(s.called("GET /v1/namespaces/chat/lookup"), s.called("POST /v1/namespaces/chat/lookup")...)
-}
+func (s *scripted) lookups() []string { return s.called("POST /v1/namespaces/chat/lookup") }
 
 // untilLookups waits until a page has looked up users so many times.
 func (s *scripted) untilLookups(t *testing.T, n int) {
@@ -102,33 +99,21 @@ func TestScriptManyLookedUp(t *testing.T) {
 		window.known = () => users.filter(user => statuses[user] === "grey").length`)
 	b.Do(t, until("known() == 1000"))
 	require.Len(t, s.lookups(), 1)
-	require.Contains(t, s.lookups()[0], "POST")
 	b.Do(t, s.pass(37*time.Second)) // 1.2 intervals and more
 	s.untilLookups(t, 2)
 	require.Zero(t, s.connects())
 }
 
-// TestScriptPolls: without a WebSocket a page looks users up every interval, with the ETag of its last response.
+// TestScriptPolls: without a WebSocket a page looks users up every interval.
 func TestScriptPolls(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 0)
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, "", strings.Replace(polling, `transport: "http",`, "", 1))
 	b.Do(t, shows("alice", "green"), shows("bob", "grey"))
-	require.Equal(t, []string{"GET /v1/namespaces/chat/lookup?user=alice&user=bob "}, s.lookups())
-	statuses := make(chan int, 10)
-	s.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/lookup") {
-			return false
-		}
-		recorder := &statusWriter{ResponseWriter: w}
-		s.connected.serve(recorder, r)
-		statuses <- recorder.status
-		return true
-	})
+	require.Equal(t, []string{`POST /v1/namespaces/chat/lookup {"users":["alice","bob"]}`}, s.lookups())
 	b.Do(t, s.pass(37*time.Second))
 	s.untilLookups(t, 2)
-	require.Equal(t, http.StatusNotModified, <-statuses)
 	s.pingedAgo(t, "bob", 0)
 	b.Do(t, s.pass(37*time.Second), shows("bob", "green"))
 }
@@ -144,7 +129,7 @@ func TestScriptDoesNotGuess(t *testing.T) {
 	s.pingedAgo(t, "alice", 0)
 	b.Do(t, s.pass(15*time.Second))
 	s.untilLookups(t, 2)
-	require.Equal(t, "GET /v1/namespaces/chat/lookup?user=alice ", s.lookups()[1], "of the one in doubt")
+	require.Equal(t, `POST /v1/namespaces/chat/lookup {"users":["alice"]}`, s.lookups()[1], "of the one in doubt")
 	b.Do(t, until("presences.alice.lastSeen > 0 && painted.length == 5"))
 	require.Equal(t, "alice unknown,bob unknown,alice green,bob grey,alice green", shown(t, b))
 }

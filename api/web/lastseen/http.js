@@ -5,7 +5,7 @@ function endpoint({ url = new URL('.', import.meta.url), namespace }, path) {
 }
 
 // request sends a request to a path below the namespace, such as '/lookup', and returns the response. After a 401 it
-// tries once again, with another token. For other responses than 2xx and 304 it throws an error with status, code,
+// tries once again, with another token. For other responses than 2xx it throws an error with status, code,
 // retryAfter in milliseconds, and final: whether the same request would fail again. The code is undefined if the
 // response is not from lastseen. Without a response it throws what fetch throws.
 async function request(options, path, { body, headers, signal, ...init } = {}) {
@@ -22,7 +22,7 @@ async function request(options, path, { body, headers, signal, ...init } = {}) {
   let response = await attempt(false)
   if (response.status === 401 && options.token) response = await attempt(true)
   const { ok, status } = response
-  if (ok || status === 304) return response
+  if (ok) return response
   const { code } = await response.json().catch(() => ({}))
   const final = code && status < 500 && ![408, 429].includes(status)
   const retryAfter = 1000 * response.headers.get('Retry-After') || 0

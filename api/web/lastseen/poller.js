@@ -13,7 +13,6 @@ class Poller {
   #failed = false
   #jitter = 3000 * Math.random() // so that pages do not look up the same user at the same moment
   #backoff = new Backoff()
-  #newest = {} // response to a GET
 
   constructor(client) { this.#client = client }
 
@@ -60,25 +59,12 @@ class Poller {
   }
 
   async #lookUp(users, signal) {
-    const path = '/lookup?' + new URLSearchParams(users.map(user => ['user', user]))
-    if (users.length <= 100 && path.length < 4000) return this.#get(path, signal)
     while (users.length > 0) {
       const body = { users: users.splice(0, 1000) }
       const response = await request(this.#client.options, '/lookup', { method: 'POST', body, signal })
-      this.#receive(await response.json(), signal)
+      const { users: found, as_of: asOf, green_ms } = await response.json()
+      const limit = Math.max(green_ms, 2 * this.#client.interval)
+      if (!signal.aborted) this.#client.found({ users: found, asOf, limit })
     }
-  }
-
-  async #get(path, signal) {
-    const headers = this.#newest.path === path ? { 'If-None-Match': this.#newest.etag } : {}
-    const response = await request(this.#client.options, path, { headers, signal })
-    if (response.status !== 304) this.#newest = { path, etag: response.headers.get('ETag'), ...await response.json() }
-    this.#receive(this.#newest, signal)
-    delete this.#newest.as_of // it is not that of a response 304
-  }
-
-  #receive({ users, as_of, green_ms }, signal) {
-    const limit = Math.max(green_ms, 2 * this.#client.interval)
-    if (!signal.aborted) this.#client.found({ users, asOf: as_of, limit })
   }
 }
