@@ -10,7 +10,7 @@ const height = 150
 export class Chart {
   #samples = [] // at most one for each change of the counts; no counts while they are unknown
   #began = performance.now()
-  #svg = draw('svg', { role: 'img', height })
+  #svg = draw('svg', { role: 'img', height, 'shape-rendering': 'crispEdges' })
   #size
 
   constructor() {
@@ -42,23 +42,16 @@ export class Chart {
     this.#svg.setAttribute('width', width)
     this.#svg.setAttribute('aria-label', this.#describe())
     this.#svg.replaceChildren(...grid(top, y, width), ...axis(shown, now, x),
-      ...this.#runs(now).flatMap(run => areas(run, drawn, x, y)))
+      ...this.#samples.flatMap(({ at, counts }, i) => {
+        const right = x(this.#samples[i + 1]?.at ?? now)
+        return counts ? stack(drawn, counts, x(at), right, y) : []
+      }))
     find('chart-span').textContent = shown < longest ? 'Since this page was opened' : 'The last 15 minutes'
   }
 
   // forget drops samples that ended before a time.
   #forget(time) {
     while (this.#samples.length > 1 && this.#samples[1].at < time) this.#samples.shift()
-  }
-
-  // runs returns lists of consecutive steps with known counts.
-  #runs(now) {
-    const runs = [[]]
-    this.#samples.forEach(({ at, counts }, i) => {
-      if (counts) runs.at(-1).push({ from: at, to: this.#samples[i + 1]?.at ?? now, counts })
-      else runs.push([])
-    })
-    return runs.filter(run => run.length > 0)
   }
 
   // describe returns the chart in words.
@@ -76,16 +69,12 @@ export class Chart {
   }
 }
 
-// areas returns the stacked areas of a run of steps.
-function areas(run, drawn, x, y) {
-  let floor = run.map(() => 0)
+// stack returns a bar of each status, one on the other, for a time with the same counts.
+function stack(drawn, counts, left, right, y) {
+  let sum = 0
   return drawn.map(layer => {
-    const ceiling = run.map(({ counts }, i) => floor[i] + counts[layer])
-    const corner = (values, step, i) => [`${x(step.from)},${y(values[i])}`, `${x(step.to)},${y(values[i])}`]
-    const above = run.flatMap((step, i) => corner(ceiling, step, i))
-    const below = run.flatMap((step, i) => corner(floor, step, i)).reverse()
-    floor = ceiling
-    return draw('path', { class: layer, d: `M${[...above, ...below].join('L')}Z` })
+    const floor = y(sum), ceiling = y(sum += counts[layer]), height = Math.max(0, floor - ceiling - 1) // and a line
+    return draw('rect', { class: layer, x: left, y: ceiling, width: right - left, height })
   })
 }
 

@@ -1,7 +1,5 @@
 import { address, path } from './api.js'
-import { arrange, find, make } from './dom.js'
-
-const rows = new Map() // by title, so that a button keeps the focus
+import { find, make } from './dom.js'
 
 // showCommands shows what is on the screen as commands for curl. They have a variable for the key, and never the key.
 export function showCommands(signedIn, namespace, { user, query }) {
@@ -21,18 +19,11 @@ export function showCommands(signedIn, namespace, { user, query }) {
   ]
   shown.push(['Changes', command(["-N -H 'Accept: text/event-stream'"], ['changes'], { user })])
   find('curl-note').hidden = !signedIn
-  arrange(find('commands'), shown.map(([title, text]) => show(title, text)))
+  find('commands').replaceChildren(...shown.map(row))
 }
 
-function show(title, text) {
-  if (!rows.has(title)) rows.set(title, row(title))
-  const element = rows.get(title)
-  element.querySelector('code').textContent = text
-  return element
-}
-
-function row(title) {
-  const code = make('code')
+function row([title, command]) {
+  const code = make('code', {}, command)
   const onclick = () => copy(code, button)
   const button = make('button', { type: 'button', 'aria-label': `Copy: ${title}`, onclick }, 'Copy')
   return make('li', {}, make('span', {}, title), make('pre', { tabindex: '0', 'aria-label': title }, code), button)
