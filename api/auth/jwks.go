@@ -18,6 +18,7 @@ import (
 
 	"github.com/MicahParks/jwkset"
 	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -48,23 +49,20 @@ func matching(keys []publicKey, id, algorithm string) (set jwt.VerificationKeySe
 // keySet is a key set (JWKS) that an issuer publishes. It is fetched in the background, and when a token names a
 // missing key. If a fetch fails or returns no usable key, the known keys stay valid.
 type keySet struct {
-	url        string // can contain a password, so logs have only the host
-	host       string
-	client     *http.Client
-	logger     *slog.Logger
-	now        func() time.Time
-	stop       context.CancelFunc
-	startFetch func() // in the background; the caller holds the mutex
-	work       sync.WaitGroup
+	url     string // can contain a password, so logs have only the host
+	host    string
+	client  *http.Client
+	logger  *slog.Logger
+	now     func() time.Time
+	close   func() // ends background work
+	refresh func() (any, error)
+	fetches singleflight.Group // of refresh
 
-	changes atomic.Int64 // of the keys
-	mu      sync.Mutex
-	keys    []publicKey
-	hash    [sha256.Size]byte // of the content that the keys were parsed from
+	keys    atomic.Pointer[[]publicKey]
+	changes atomic.Int64      // of the keys
+	hash    [sha256.Size]byte // of the content that the keys were parsed from; it and the following belong to refresh
 	err     error             // of the last fetch
 	fetched time.Time         // when the last fetch started
-	running chan struct{}     // closed at the end of the fetch in progress; nil if there is none
-	closed  bool              // no more fetches start
 }
 
 func newKeySet(address string, o Options) (*keySet, error) {
@@ -76,39 +74,23 @@ func newKeySet(address string, o Options) (*keySet, error) {
 		url: address, host: u.Host, logger: o.Logger, now: o.Now,
 		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport, CheckRedirect: noRedirect},
 	}
+	s.keys.Store(&[]publicKey{})
 	if p := o.Previous; p.TakesTokens() && p.tokens.set != nil && p.tokens.set.url == address {
-		s.keys, _ = p.tokens.set.known()
+		s.keys.Store(p.tokens.set.keys.Load())
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	s.startFetch = func() {
-		s.running, s.fetched = make(chan struct{}), s.now()
-		s.work.Go(func() { s.refresh(ctx) })
+	s.refresh = func() (any, error) { return nil, s.refreshOnce(ctx) }
+	var polling sync.WaitGroup
+	polling.Go(func() { s.poll(ctx) })
+	s.close = func() {
+		stop()
+		polling.Wait()
 	}
-	s.mu.Lock()
-	s.startFetch()
-	s.mu.Unlock()
-	s.work.Go(func() { s.poll(ctx) })
 	return s, nil
 }
 
 // noRedirect follows no redirects: only the configuration decides where keys come from.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-func (s *keySet) close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.stop()
-	s.work.Wait()
-}
-
-// known returns the keys, and the error of the last fetch.
-func (s *keySet) known() ([]publicKey, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.keys, s.err
-}
 
 // version returns a number that changes when the keys change; 0 without a set.
 func (s *keySet) version() int64 {
@@ -121,46 +103,32 @@ func (s *keySet) version() int64 {
 // find returns the keys for an algorithm, or only those with the ID that a token names. If no key matches, it fetches
 // the set again, but not too often: anyone can send tokens with unknown IDs.
 func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.VerificationKeySet, error) {
-	keys, _ := s.known()
-	if found := matching(keys, id, algorithm); len(found.Keys) > 0 {
+	if found := matching(*s.keys.Load(), id, algorithm); len(found.Keys) > 0 {
 		return found, nil
 	}
 	if err := s.refetch(ctx); err != nil {
 		return jwt.VerificationKeySet{}, fmt.Errorf("%w: %w", ErrKeysUnavailable, err)
 	}
-	keys, _ = s.known()
-	return matching(keys, id, algorithm), nil
+	return matching(*s.keys.Load(), id, algorithm), nil
 }
 
-// refetch starts a fetch if the last one was a while ago, and waits up to fetchWait for the one in progress.
+// refetch fetches the set, unless it just was, and waits up to fetchWait. It returns the error of the last fetch.
 func (s *keySet) refetch(ctx context.Context) error {
-	s.mu.Lock()
-	if s.running == nil && !s.closed && s.now().Sub(s.fetched) >= retryPause {
-		s.startFetch()
+	ctx, cancel := context.WithTimeout(ctx, fetchWait)
+	defer cancel()
+	select {
+	case last := <-s.fetches.DoChan("", s.refresh):
+		return last.Err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	running, closed := s.running, s.closed
-	s.mu.Unlock()
-	if closed {
-		return errors.New("the key set is no longer in use")
-	}
-	if running != nil {
-		ctx, cancel := context.WithTimeout(ctx, fetchWait)
-		defer cancel()
-		select {
-		case <-running:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	_, err := s.known()
-	return err
 }
 
 // poll fetches the set from time to time, until the context ends.
 func (s *keySet) poll(ctx context.Context) {
 	for {
 		pause := refreshPause
-		if err := s.refetch(ctx); err != nil { // refresh logs it
+		if err := s.refetch(ctx); err != nil { // refreshOnce logs it
 			pause = retryPause
 		}
 		select {
@@ -171,15 +139,21 @@ func (s *keySet) poll(ctx context.Context) {
 	}
 }
 
-// refresh fetches the set once, and logs the first failure and the first success after failures.
-func (s *keySet) refresh(ctx context.Context) {
+// refreshOnce fetches the set if the last fetch was a while ago, and returns the error of the last one. It logs the first
+// failure and the first success after failures. It must not be called concurrently.
+func (s *keySet) refreshOnce(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("the key set is no longer in use")
+	case s.now().Sub(s.fetched) < retryPause:
+		return s.err
+	}
+	s.fetched = s.now()
 	content, err := s.fetch(ctx)
 	var keys []publicKey
 	if err == nil {
 		keys, err = parseKeySet(content)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case err != nil && s.err == nil && ctx.Err() == nil:
 		s.logger.Error("the key set for tokens cannot be fetched; trying again", "issuer", s.host, "error", err)
@@ -187,12 +161,12 @@ func (s *keySet) refresh(ctx context.Context) {
 		s.logger.Info("the key set for tokens can be fetched again", "issuer", s.host)
 	}
 	if hash := sha256.Sum256(content); err == nil && hash != s.hash {
-		s.keys, s.hash = keys, hash
+		s.hash = hash
+		s.keys.Store(&keys)
 		s.changes.Add(1)
 	}
 	s.err = err
-	close(s.running)
-	s.running = nil
+	return err
 }
 
 func (s *keySet) fetch(ctx context.Context) ([]byte, error) {
