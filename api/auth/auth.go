@@ -36,7 +36,7 @@ const (
 // Config is who can do what. The zero value makes an open server: credentials are not required, and everyone can do
 // everything.
 type Config struct {
-	Keys          []Key
+	Keys          []Key     // with different hashes
 	Tokens        *Tokens   // nil: tokens are not accepted
 	AnonymousRead []Pattern // namespaces that everyone can read
 }

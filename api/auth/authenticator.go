@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -43,21 +42,13 @@ type Authenticator struct {
 	anonymous *Caller
 }
 
-// New returns an authenticator, or an error that says what is wrong with the configuration. It fetches a key set in the
+// New returns an authenticator, or an error that says what is wrong with the tokens. It fetches a key set in the
 // background until Close.
 func New(c Config, o Options) (*Authenticator, error) {
 	a := &Authenticator{
 		keys: map[[sha256.Size]byte]*Caller{}, anonymous: &Caller{Kind: Anonymous, anonymous: c.AnonymousRead},
 	}
-	names := map[string]bool{}
 	for _, key := range c.Keys {
-		if err := key.check(); err != nil {
-			return nil, fmt.Errorf("key %q: %w", key.Name, err)
-		}
-		if names[key.Name] || a.keys[key.Hash] != nil {
-			return nil, fmt.Errorf("key %q: duplicate name or hash", key.Name)
-		}
-		names[key.Name] = true
 		a.keys[key.Hash] = &Caller{
 			Kind: ByKey, Name: key.Name, scopes: key.Scopes, namespaces: key.Namespaces, anonymous: c.AnonymousRead,
 		}
@@ -72,22 +63,6 @@ func New(c Config, o Options) (*Authenticator, error) {
 	var err error
 	a.tokens, err = newVerifier(*c.Tokens, c.AnonymousRead, o)
 	return a, err
-}
-
-func (k Key) check() error {
-	switch {
-	case k.Name == "":
-		return errors.New("no name")
-	case k.Hash == [sha256.Size]byte{}:
-		return errors.New("no hash")
-	case len(k.Scopes) == 0:
-		return errors.New("no scopes")
-	case len(k.Namespaces) == 0:
-		return errors.New("no namespaces")
-	case slices.ContainsFunc(k.Scopes, func(s Scope) bool { return !slices.Contains(Scopes(), s) }):
-		return errors.New("unknown scope")
-	}
-	return nil
 }
 
 // Close ends background work.

@@ -4,7 +4,6 @@ import (
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
 	"strings"
 	"testing"
 	"time"
@@ -101,29 +100,15 @@ func TestAnonymous(t *testing.T) {
 	require.True(t, caller.IsBlind("chat"))
 }
 
-func TestConfigIsChecked(t *testing.T) {
-	key := func(change func(*Key)) Config {
-		k := Key{Name: "k", Hash: sha256.Sum256([]byte("k")), Scopes: []Scope{Read}, Namespaces: []Pattern{"*"}}
-		change(&k)
-		return Config{Keys: []Key{k}}
-	}
+func TestTokensAreChecked(t *testing.T) {
 	token := func(change func(*Tokens)) Config {
 		c := Config{Tokens: tokens()}
 		change(c.Tokens)
 		return c
 	}
-	twice := key(func(*Key) {})
-	twice.Keys = append(twice.Keys, twice.Keys[0])
-	sameHash := key(func(*Key) {})
-	sameHash.Keys = append(sameHash.Keys, sameHash.Keys[0])
-	sameHash.Keys[1].Name = "other"
 	weak, err := rsa.GenerateKey(rand.Reader, 1024)
 	require.NoError(t, err)
 	for part, c := range map[string]Config{
-		"name": key(func(k *Key) { k.Name = "" }), "no hash": key(func(k *Key) { k.Hash = [32]byte{} }),
-		"no scopes": key(func(k *Key) { k.Scopes = nil }), "no namespaces": key(func(k *Key) { k.Namespaces = nil }),
-		"unknown scope": key(func(k *Key) { k.Scopes = []Scope{"write"} }), "duplicate name": twice,
-		"name or hash":    sameHash,
 		"exactly one":     token(func(k *Tokens) { k.Secret = nil }),
 		"set exactly one": token(func(k *Tokens) { k.JWKS = "https://a.example" }),
 		"32":              token(func(k *Tokens) { k.Secret = secret[:31] }),

@@ -72,10 +72,11 @@ func (l *Limiter) Pay(key limit.Key, limited bool, requests int) {
 }
 
 // Key returns what a request is charged to: the API key or the user of an authenticated caller, and the address of
-// others.
+// others. Connections from this machine are not limited, unless a trusted proxy forwards them: a proxy that is not
+// configured would be one caller for all.
 func (l *Limiter) Key(r *http.Request, caller *auth.Caller) (key limit.Key, limited bool) {
 	if caller == nil || caller.IsAnonymous() {
-		return l.addressKey(r)
+		return limit.ByAddress(l.Proxies.Client(r)), !l.Proxies.IsLocal(r) // requests without an address share a key
 	}
 	return CallerKey(caller), true
 }
@@ -97,10 +98,4 @@ func CallerKey(caller *auth.Caller) limit.Key {
 		return limit.ByAPIKey(caller.Name)
 	}
 	return limit.ByUser(caller.Issuer, caller.Name)
-}
-
-// addressKey returns the key of the address that sent a request. Connections from this machine are not limited, unless
-// a trusted proxy forwards them: a proxy that is not configured would be one caller for all.
-func (l *Limiter) addressKey(r *http.Request) (key limit.Key, limited bool) {
-	return limit.ByAddress(l.Proxies.Client(r)), !l.Proxies.IsLocal(r) // requests without an address share a key
 }

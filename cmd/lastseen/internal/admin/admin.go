@@ -4,7 +4,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -47,7 +46,7 @@ func NewServer(c Config) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(logWriter{c.Logger}, "", 0),
+		ErrorLog:          c.problems(),
 	}
 }
 
@@ -56,7 +55,7 @@ func newHandler(c Config) http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { writeLine(w, http.StatusOK, index) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
-			ErrorLog: &firstOnly{logger: c.Logger}, ErrorHandling: promhttp.ContinueOnError,
+			ErrorLog: &firstOnly{Logger: c.problems()}, ErrorHandling: promhttp.ContinueOnError,
 		}).ServeHTTP(w, r)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeLine(w, http.StatusOK, "ok") })
@@ -90,22 +89,16 @@ func writeLine(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text + "\n")) // the client has gone
 }
 
-// logWriter logs what packages of others log as text.
-type logWriter struct{ logger *slog.Logger }
-
-// Write logs a line; see [io.Writer].
-func (l logWriter) Write(line []byte) (int, error) {
-	l.logger.Warn("admin listener", "problem", string(line))
-	return len(line), nil
+// problems returns a log for packages that log text.
+func (c Config) problems() *log.Logger {
+	return slog.NewLogLogger(c.Logger.With("listener", "admin").Handler(), slog.LevelWarn)
 }
 
 // firstOnly logs the first problem of a request for metrics: if the client has gone, each metric has the same.
 type firstOnly struct {
-	logger *slog.Logger
-	once   sync.Once
+	*log.Logger
+	once sync.Once
 }
 
 // Println implements [promhttp.Logger].
-func (f *firstOnly) Println(v ...any) {
-	f.once.Do(func() { f.logger.Warn("admin listener", "problem", fmt.Sprint(v...)) })
-}
+func (f *firstOnly) Println(v ...any) { f.once.Do(func() { f.Logger.Println(v...) }) }
