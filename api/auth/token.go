@@ -105,15 +105,15 @@ func (v *verifier) authenticate(ctx context.Context, token string) (*Caller, err
 	if caller := v.cache.find(hash, v.now(), keys); caller != nil {
 		return caller, nil
 	}
-	caller, expires, err := v.verify(ctx, token)
+	caller, err := v.verify(ctx, token)
 	if err == nil {
-		v.cache.add(hash, verified{caller, expires, keys})
+		v.cache.add(hash, verified{caller, keys})
 	}
 	return caller, err
 }
 
-// verify returns the user that a token belongs to, and the time at which the token expires.
-func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time, error) {
+// verify returns the user that a token belongs to.
+func (v *verifier) verify(ctx context.Context, token string) (*Caller, error) {
 	found, err := &claims{}, checkDepth(token)
 	if err == nil {
 		_, err = v.parser.ParseWithClaims(token, found, func(t *jwt.Token) (any, error) { return v.keysFor(ctx, t) })
@@ -127,16 +127,16 @@ func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time
 	}
 	switch {
 	case errors.Is(err, ErrKeysUnavailable):
-		return nil, time.Time{}, err
+		return nil, err
 	case err != nil:
-		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
 	expires, err := found.GetExpirationTime()
 	if err != nil || expires == nil { // the parser has checked it
-		return nil, time.Time{}, invalid("the token does not expire")
+		return nil, invalid("the token does not expire")
 	}
 	caller.Expires = expires.Add(v.tokens.Leeway)
-	return caller, expires.Time, nil
+	return caller, nil
 }
 
 // keysFor returns the keys that can have signed a token, all of the type that its algorithm is for.

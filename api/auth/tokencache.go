@@ -34,9 +34,8 @@ type tokenCache struct {
 
 // verified is the result of verifying a token.
 type verified struct {
-	caller  *Caller
-	expires time.Time
-	keys    int64 // the version of the keys that verified it
+	caller *Caller
+	keys   int64 // the version of the keys that verified it
 }
 
 // bytes returns how much memory the entry takes.
@@ -67,7 +66,7 @@ func (c *tokenCache) find(hash [sha256.Size]byte, now time.Time, keys int64) *Ca
 	switch {
 	case !ok:
 		return nil
-	case found.keys != keys || !now.Before(found.expires):
+	case found.keys != keys || !now.Before(found.caller.Expires):
 		c.tokens.Remove(hash)
 		return nil
 	}
