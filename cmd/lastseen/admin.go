@@ -16,60 +16,36 @@ import (
 	"github.com/lastseen/lastseen/store/filestore"
 )
 
-// adminListener is the address for operators. It is nil if it is off.
-type adminListener struct {
-	net.Listener
-	logger *slog.Logger
-}
-
 // listenAdmin opens the admin address in the settings; nil if it is off. If the default address is in use, as by
 // another lastseen on this machine, the server runs without one.
-func listenAdmin(c *config.Config, logger *slog.Logger) (*adminListener, error) {
+func listenAdmin(c *config.Config, logger *slog.Logger) (net.Listener, error) {
 	if c.AdminListen == "" {
-		return nil, nil //nolint:nilnil // see adminListener
+		return nil, nil //nolint:nilnil // there is none
 	}
 	listener, err := listenOn(c.AdminListen, c.Source("admin-listen"), "admin-listen")
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE) && c.IsDefault("admin-listen"):
+	if errors.Is(err, syscall.EADDRINUSE) && c.IsDefault("admin-listen") {
 		logger.Warn("there are no metrics: the default admin address is in use; set --admin-listen to another one, "+
 			"or to off", "address", c.AdminListen)
-		return nil, nil //nolint:nilnil // see adminListener
-	case err != nil:
-		return nil, err
+		return nil, nil //nolint:nilnil // there is none
 	}
-	return &adminListener{listener, logger}, nil
+	return listener, err
 }
 
-// address returns the address; nil if it is off.
-func (a *adminListener) address() net.Addr {
-	if a == nil {
-		return nil
-	}
-	return a.Addr()
-}
-
-// close closes the port.
-func (a *adminListener) close() {
-	if a != nil {
-		_ = a.Close() // again, if the server ran
-	}
-}
-
-// serve serves operators in the background until the listener is closed, and counts users for them. It returns a
+// serveAdmin serves operators in the background until the listener is closed, and counts users for them. It returns a
 // function that ends both.
-func (a *adminListener) serve(ctx context.Context, running *runtimeConfig) (stop func()) {
-	if a == nil {
+func serveAdmin(ctx context.Context, listener net.Listener, running *runtimeConfig) (stop func()) {
+	if listener == nil {
 		return func() {}
 	}
 	stopCounting := inBackground(ctx, running.countUsers)
 	server := admin.NewServer(admin.Config{
-		Gatherer: running.metrics, Ready: running.ready, Backup: running.backup(), Logger: a.logger,
+		Gatherer: running.metrics, Ready: running.ready, Backup: running.backup(), Logger: running.logger,
 		AllowsHost: func(host string) bool { return running.config().AllowsOperators(host) },
 	})
-	limited := api.LimitConnections(server, a, admin.MaxConnections, a.logger, nil)
+	limited := api.LimitConnections(server, listener, admin.MaxConnections, running.logger, nil)
 	go func() {
 		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
-			a.logger.Error("the admin listener failed; there are no metrics until a restart", "error", err)
+			running.logger.Error("the admin listener failed; there are no metrics until a restart", "error", err)
 		}
 	}()
 	return func() {

@@ -37,9 +37,7 @@ func TestAdminAddressTaken(t *testing.T) {
 	require.Nil(t, a)
 	require.Contains(t, log.String(), "level=WARN")
 	require.Contains(t, log.String(), c.AdminListen)
-	require.Nil(t, a.address())
-	a.serve(t.Context(), nil)()
-	a.close()
+	serveAdmin(t.Context(), a, nil)()
 
 	c = adminConfig(t, map[string]string{"admin-listen": "127.0.0.1:8081"})
 	_, err = listenAdmin(c, logger)

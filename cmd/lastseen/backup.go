@@ -26,7 +26,7 @@ type backupCmd struct {
 
 // Run writes the file. It has its name only when it is complete, verified and on the disk.
 func (b *backupCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
-	listen, err := loader.AdminAddress()
+	listen, err := loader.Address("admin-listen")
 	if err != nil {
 		return err
 	}
@@ -106,22 +106,15 @@ func fetchBackup(ctx context.Context, listen string, to io.Writer) error {
 		reason, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the status says enough
 		return fmt.Errorf("%s returned %s: %s", address, response.Status, strings.TrimSpace(string(reason)))
 	}
-	_, err = io.Copy(to, &watched{response.Body, func() { silence.Reset(backupSilence) }})
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("the server ended the backup early: %w; its log has the reason", err)
+	for err == nil {
+		silence.Reset(backupSilence)
+		_, err = io.CopyN(to, response.Body, 64<<10)
 	}
-	return err
-}
-
-// watched is a reader that reports each read.
-type watched struct {
-	io.Reader
-	after func()
-}
-
-// Read reads; see [io.Reader].
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.Reader.Read(p)
-	w.after()
-	return n, err
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("the server ended the backup early: %w; its log has the reason", err)
+	case !errors.Is(err, io.EOF):
+		return err
+	}
+	return nil
 }

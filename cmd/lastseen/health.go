@@ -25,7 +25,7 @@ type healthCmd struct {
 
 // Run returns an error unless the server responds.
 func (*healthCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
-	listen, err := loader.ListenAddress()
+	listen, err := loader.Address("listen")
 	if err != nil {
 		return err
 	}

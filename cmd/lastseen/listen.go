@@ -37,9 +37,9 @@ func listenOn(address, source, setting string) (net.Listener, error) {
 type banner struct {
 	listen  net.Addr
 	tls     bool
-	admin   net.Addr // nil if it is off
-	store   string   // where the data is, without passwords
-	callers string   // who can call
+	admin   net.Listener // nil if it is off
+	store   string       // where the data is, without passwords
+	callers string       // who can call
 }
 
 // String returns the text. Its URLs can be opened on this machine.
@@ -53,7 +53,7 @@ func (b banner) String() string {
 	fmt.Fprintf(&text, "lastseen %s\n  web   %s/\n  API   %[2]s/v1/namespaces\n  docs  %[2]s/docs/\n",
 		version().Version, server)
 	if b.admin != nil {
-		operators, _ := localURL("http", b.admin)
+		operators, _ := localURL("http", b.admin.Addr())
 		fmt.Fprintf(&text, "  admin %s\n", operators)
 	}
 	fmt.Fprintf(&text, "  data  %s\n  for   %s\n", b.store, b.callers)

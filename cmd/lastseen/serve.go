@@ -64,7 +64,9 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 	if err != nil {
 		return err
 	}
-	defer operators.close()
+	if operators != nil {
+		defer operators.Close()
+	}
 	traces, err := newTracing(ctx, c, logger)
 	if err != nil {
 		return err
@@ -82,7 +84,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 		tracer: traces.Tracer(),
 	})
 	if err == nil {
-		err = serve(ctx, std, listeners{listener, operators}, running, where, hangups)
+		err = serve(ctx, std, listener, operators, running, where, hangups)
 		running.close()
 	}
 	if closeErr := s.Close(); closeErr != nil {
@@ -163,27 +165,22 @@ func openError(path string, err error) error {
 	}
 }
 
-// listeners are the open ports of a server.
-type listeners struct {
-	clients   net.Listener
-	operators *adminListener
-}
-
 // serve prints where the server is, and serves requests until the context ends.
 func serve(
-	ctx context.Context, std streams, on listeners, running *runtimeConfig, where string, hangups <-chan os.Signal,
+	ctx context.Context, std streams, clients, operators net.Listener, running *runtimeConfig, where string,
+	hangups <-chan os.Signal,
 ) error {
 	c, logger := running.config(), running.logger
 	server := api.NewServer(running, logger)
 	most := maxConnections(c.MaxConnections, descriptors())
 	warnFewConnections(c, most, logger)
-	listener := api.LimitConnections(server, on.clients, most, logger, running.metrics)
-	stopAdmin := on.operators.serve(ctx, running)
+	listener := api.LimitConnections(server, clients, most, logger, running.metrics)
+	stopAdmin := serveAdmin(ctx, operators, running)
 	defer stopAdmin()
 	stopJobs := running.startJobs(ctx, hangups)
 	defer stopJobs()
 	fmt.Fprintf(std.out, "%s", banner{
-		listen: listener.Addr(), tls: c.TLSCert != "", admin: on.operators.address(), store: where,
+		listen: listener.Addr(), tls: c.TLSCert != "", admin: operators, store: where,
 		callers: c.Callers(),
 	})
 

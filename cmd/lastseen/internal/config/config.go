@@ -76,28 +76,22 @@ func (s *Values) isSet(name string) bool {
 // IsDefault reports whether the setting has its default value because it is not set.
 func (s *Values) IsDefault(name string) bool { return s.get(name).source == "default" }
 
-// DrainTime returns how long to serve requests after the signal to stop. A server that only this machine can reach does
-// not wait by default: it is usually the only one, and a developer wants it to stop.
-func (c *Config) DrainTime() time.Duration {
-	if c.IsDefault("drain") && c.onLoopback() {
-		return 0
-	}
-	return c.Drain
-}
+// DrainTime returns how long to serve requests after the signal to stop.
+func (c *Config) DrainTime() time.Duration { return c.unlessLocal("drain", c.Drain) }
 
 // ConnectDrainTime returns over which time after the signal to stop WebSocket connections are asked to move to other
-// servers; by default none on a loopback address, as with DrainTime.
+// servers.
 func (c *Config) ConnectDrainTime() time.Duration {
-	if c.IsDefault("connect-drain") && c.onLoopback() {
-		return 0
-	}
-	return c.ConnectDrain
+	return c.unlessLocal("connect-drain", c.ConnectDrain)
 }
 
-// onLoopback reports whether only this machine can reach the server.
-func (c *Config) onLoopback() bool {
-	host, _, _ := net.SplitHostPort(c.Listen)
-	return isLocal(host)
+// unlessLocal returns a time after the signal to stop. A server that only this machine can reach does not wait by
+// default: it is usually the only one, and a developer wants it to stop.
+func (c *Config) unlessLocal(setting string, wait time.Duration) time.Duration {
+	if host, _, _ := net.SplitHostPort(c.Listen); c.IsDefault(setting) && isLocal(host) {
+		return 0
+	}
+	return wait
 }
 
 // valid reports whether all these settings could be read.

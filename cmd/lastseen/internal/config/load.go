@@ -29,22 +29,13 @@ func (l Loader) Reload() (*Config, error) {
 	return c, e.Err()
 }
 
-// ListenAddress returns the address that the service listens on, whatever is wrong with other settings. A broken file
-// is an error only if neither a flag nor the environment sets the address.
-func (l Loader) ListenAddress() (string, error) {
-	return l.only("listen", func(c *Config) string { return c.Listen })
-}
-
-// AdminAddress returns the address for operators, like [Loader.ListenAddress]; "" if it is off.
-func (l Loader) AdminAddress() (string, error) {
-	return l.only("admin-listen", func(c *Config) string { return c.AdminListen })
-}
-
-// only returns one setting.
-func (l Loader) only(name string, value func(*Config) string) (string, error) {
+// Address returns the value of listen or admin-listen, whatever is wrong with other settings; "" if it is off. A broken
+// file is an error only if neither a flag nor the environment sets the address.
+func (l Loader) Address(setting string) (string, error) {
 	c, e := l.resolve()
-	if c.valid(name) && (c.isSet(name) || c.valid("config")) {
-		return value(c), nil
+	if c.valid(setting) && (c.isSet(setting) || c.valid("config")) {
+		d, _ := Find(setting)
+		return d.field(&c.Settings).String(), nil
 	}
 	return "", e
 }
