@@ -2,7 +2,7 @@ import { path } from './api.js'
 import { arrange, find, say } from './dom.js'
 import { link } from './place.js'
 import { Row } from './row.js'
-import { clock } from './times.js'
+import { noteTime } from './times.js'
 
 const pageSize = 25
 
@@ -63,7 +63,7 @@ export class People {
     try {
       const found = place.user ? await this.#look(place.user) : await this.#list(cursor)
       if (place !== this.#place || cursor !== this.#cursor) return // another page was opened meanwhile
-      clock.note(found.as_of)
+      noteTime(found.as_of)
       this.#next = found.next_cursor ?? undefined
       this.#show(found.users)
     } catch (error) {

@@ -1,7 +1,7 @@
 import { Availability } from './availability.js'
 import { listDevices } from './devices.js'
 import { make, say } from './dom.js'
-import { ago, clock, exact, span } from './times.js'
+import { ago, exact, now, span } from './times.js'
 
 let rows = 0 // for IDs
 
@@ -78,7 +78,7 @@ export class Row {
 
 // details is whether a user is in a call, what the user says, and for how long the user has been idle.
 function details({ availability, idleSince, inCall, note }) {
-  const minutes = Math.floor((clock.now() - idleSince) / 60_000)
+  const minutes = Math.floor((now() - idleSince) / 60_000)
   const idle = idleSince && (minutes > 0 ? `idle for ${span(60_000 * minutes)}` : 'idle')
   return [inCall && 'in a call', availability, idle, note && `“${note}”`].filter(Boolean).join(' · ')
 }

@@ -2,21 +2,16 @@ const long = new Intl.RelativeTimeFormat('en', { numeric: 'always' })
 export const narrow = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'narrow' })
 const units = [['day', 86_400], ['hour', 3600], ['minute', 60], ['second', 1]]
 
-// Clock is the clock of the server, as far as responses show it: that of this computer can be wrong.
-class Clock {
-  #ahead = 0
+let ahead = 0 // how far the server's clock is, as far as responses show it: that of this computer can be wrong
 
-  // note takes the time in a response that was evaluated just now.
-  note(asOf) { this.#ahead = Date.parse(asOf) - Date.now() }
+// noteTime takes the time in a response that was evaluated just now.
+export const noteTime = asOf => { ahead = Date.parse(asOf) - Date.now() }
 
-  now() { return Date.now() + this.#ahead }
-}
-
-export const clock = new Clock()
+export const now = () => Date.now() + ahead
 
 // ago returns how long ago a time was, such as "3 minutes ago".
 export function ago(time, format = long) {
-  const seconds = Math.max(0, Math.floor((clock.now() - Number(time)) / 1000))
+  const seconds = Math.max(0, Math.floor((now() - Number(time)) / 1000))
   const [unit, length] = units.find(([, length]) => seconds >= length) ?? units.at(-1)
   return format.format(-Math.floor(seconds / length), unit)
 }

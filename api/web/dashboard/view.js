@@ -7,7 +7,7 @@ import { find, say } from './dom.js'
 import { Feed } from './feed.js'
 import { Live } from './live.js'
 import { People } from './people.js'
-import { clock, span } from './times.js'
+import { noteTime, span } from './times.js'
 
 const outageText = 'Numbers and statuses that cannot be confirmed are shown as unknown: unknown is not offline.'
 
@@ -118,7 +118,7 @@ export class View {
       say(find('banner'), '')
     } catch (error) {
       if (this.signal.aborted) return
-      this.#unknown()
+      this.#count()
       this.#forbidden = !error.outage && error.status !== 429
       if (this.#forbidden) return
       this.#people.doubt()
@@ -128,13 +128,9 @@ export class View {
     }
   }
 
-  #unknown() {
-    this.#counts.show(undefined)
-    this.#chart.add(undefined)
-  }
-
+  // count shows counts; undefined if they are unknown.
   #count(counts) {
-    clock.note(counts.as_of)
+    if (counts) noteTime(counts.as_of)
     this.#counts.show(counts)
     this.#chart.add(counts)
   }

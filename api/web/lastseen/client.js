@@ -117,12 +117,14 @@ class Client extends EventTarget {
     try {
       await this.#pinger?.leave()
     } finally {
-      if (this.user === user) this.#signOut()
+      if (this.user === user) {
+        this.options.user = undefined
+        this.#forgetUser()
+      }
     }
   }
 
-  #signOut() {
-    this.options.user = undefined
+  #forgetUser() {
     this.#said.forget()
     this.#calls.receive()
     this.#typing.clear()
@@ -135,9 +137,7 @@ class Client extends EventTarget {
     this.#connection?.close()
     this.#leader = this.#pinger = this.#connection = undefined
     this.states.clear()
-    this.#said.forget()
-    this.#calls.receive()
-    this.#typing.clear()
+    this.#forgetUser()
   }
 
   // configure changes options. It starts over only if that is necessary: some pages call connect again and again.

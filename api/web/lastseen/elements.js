@@ -67,18 +67,8 @@ function textOf(element, { status, lastSeen, availability, idleSince, inCall, no
 
 // shown has the elements in the document. One timer keeps them fresh while the page is visible.
 const shown = new Set()
-let freshening
-
-function keepFresh() {
-  const wanted = shown.size > 0 && !document.hidden
-  if (!wanted) freshening = clearInterval(freshening)
-  else freshening ??= setInterval(freshenAll, 5000)
-}
-
-function freshenAll() {
-  keepFresh()
-  for (const element of shown) element.freshen()
-}
+const freshenAll = () => shown.forEach(element => element.freshen())
+setInterval(() => document.hidden || freshenAll(), 5000)
 document.addEventListener('visibilitychange', freshenAll)
 
 // PresenceElement calls change once after all that a script does to an element, so that one that is only moved is not
@@ -90,7 +80,6 @@ class PresenceElement extends HTMLElement {
     this.#changing ??= Promise.resolve().then(() => {
       this.#changing = undefined
       shown[this.isConnected ? 'add' : 'delete'](this)
-      keepFresh()
       this.change(this.isConnected && this.getAttribute('namespace'), this.getAttribute('url') ?? undefined)
       this.freshen()
     })
