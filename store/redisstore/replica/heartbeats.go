@@ -1,66 +1,44 @@
 package replica
 
 import (
-	"sync"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
-
-	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
-// heartbeatsKept is the number of heartbeats whose time is remembered. There are fewer in the largest lag: those
-// before are too old in any case.
-const heartbeatsKept = 64
-
-// heartbeat is a number that this process wrote to the primary, and when, by both of its clocks.
+// heartbeat is when this process wrote it to the primary, by both of its clocks. A replica that has it has everything
+// that the primary did before, so its age follows from this machine's clocks alone.
 type heartbeat struct {
-	number int64
-	mono   time.Duration
-	wall   time.Time
+	mono time.Duration
+	wall time.Time
+	read bool // from a replica
 }
 
-// heartbeats are those of this process. A replica that has a number has everything that the primary did before
-// it was written, so its age follows from this machine's clocks alone.
-type heartbeats struct {
+// String returns what Redis has: nanoseconds by both clocks.
+func (h heartbeat) String() string { return fmt.Sprintf("%d %d", h.mono, h.wall.UnixNano()) }
+
+// clocks are those of this machine.
+type clocks struct {
 	monotonic func() time.Duration
 	now       func() time.Time
-
-	mu   sync.RWMutex
-	last int64 // the number of the newest; 0 before the first
-	kept [heartbeatsKept]heartbeat
 }
 
-func newHeartbeats(o redisclient.Options) *heartbeats {
-	return &heartbeats{monotonic: o.Monotonic, now: o.Now}
-}
+// present returns a heartbeat of this moment.
+func (c clocks) present() heartbeat { return heartbeat{mono: c.monotonic(), wall: c.now().Round(0)} }
 
-// present returns a heartbeat of this moment, without a number.
-func (b *heartbeats) present() heartbeat { return heartbeat{0, b.monotonic(), b.now().Round(0)} }
-
-// next begins a heartbeat. It is called before the number is sent, so that the heartbeat is never younger than what the
-// primary did before it.
-func (b *heartbeats) next() heartbeat {
-	next := b.present()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.last++
-	next.number = b.last
-	b.kept[next.number%heartbeatsKept] = next
-	return next
-}
-
-// find returns the heartbeat with a number, unless it is none of the last ones.
-func (b *heartbeats) find(number int64) (heartbeat, bool) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if number < 1 || number > b.last || b.last-number >= heartbeatsKept {
-		return heartbeat{}, false
-	}
-	return b.kept[number%heartbeatsKept], true
+// parse reads what a replica has; false if this process has not written it.
+func (c clocks) parse(text string) (heartbeat, bool) {
+	first, second, _ := strings.Cut(text, " ")
+	mono, err1 := strconv.ParseInt(first, 10, 64)
+	wall, err2 := strconv.ParseInt(second, 10, 64)
+	ours := err1 == nil && err2 == nil && time.Duration(mono) <= c.monotonic()
+	return heartbeat{time.Duration(mono), time.Unix(0, wall), true}, ours
 }
 
 // age returns how long ago a heartbeat was, by the clock that says more. While a machine is suspended, its monotonic
 // clock may stand still; the other one may be set back.
-func (b *heartbeats) age(of heartbeat) time.Duration {
-	at := b.present()
+func (c clocks) age(of heartbeat) time.Duration {
+	at := c.present()
 	return max(at.mono-of.mono, at.wall.Sub(of.wall), 0)
 }

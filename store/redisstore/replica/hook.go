@@ -61,14 +61,14 @@ func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 
 // check returns an error unless the heartbeat is young enough, and notes its age.
 func (h *hook) check(a *answer, get *redis.StringCmd) error {
-	number, err := get.Int64()
+	text, err := get.Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	found, ok := h.replicas.heartbeats.find(number)
+	found, ok := h.replicas.clocks.parse(text)
 	age := time.Duration(0)
 	if ok {
-		age = h.replicas.heartbeats.age(found)
+		age = h.replicas.clocks.age(found)
 		h.replica.saw(found)
 	}
 	if !ok || age > h.replicas.o.MaxLag {

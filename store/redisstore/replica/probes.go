@@ -15,11 +15,11 @@ var errNoHeartbeat = errors.New("it has no heartbeat of this server, which each 
 func (r *Set) probe(ctx context.Context, one *replica) {
 	asking, cancel := context.WithTimeout(ctx, r.timeout())
 	defer cancel()
-	number, err := one.client.Get(asking, r.o.HeartbeatKey).Int64()
+	text, err := one.client.Get(asking, r.o.HeartbeatKey).Result()
 	if ctx.Err() != nil {
 		return // it is not read from any longer
 	}
-	if found, ok := r.heartbeats.find(number); err == nil && ok {
+	if found, ok := r.clocks.parse(text); err == nil && ok {
 		one.seen.Store(&found)
 	}
 	one.working.Store(err == nil)
@@ -38,10 +38,10 @@ func (r *Set) report(one *replica, err error) {
 		return
 	}
 	if one.failing == nil {
-		now := r.heartbeats.present()
+		now := r.clocks.present()
 		one.failing = &now
 	}
-	if r.heartbeats.age(*one.failing) <= r.o.MaxLag {
+	if r.clocks.age(*one.failing) <= r.o.MaxLag {
 		return
 	}
 	if errors.Is(err, redis.Nil) {
@@ -54,7 +54,7 @@ func (r *Set) report(one *replica, err error) {
 
 // saw notes a heartbeat that a replica had, unless it has had a newer one.
 func (one *replica) saw(found heartbeat) {
-	for before := one.seen.Load(); before.number < found.number; before = one.seen.Load() {
+	for before := one.seen.Load(); !before.read || before.mono < found.mono; before = one.seen.Load() {
 		newer := found
 		if one.seen.CompareAndSwap(before, &newer) {
 			return

@@ -74,7 +74,7 @@ func (r *reads) try(
 		return false
 	}
 	asking, cancel := context.WithTimeout(ctx, r.replicas.timeout())
-	a, begun := &answer{replica: r.replica}, r.replicas.heartbeats.monotonic()
+	a, begun := &answer{replica: r.replica}, r.replicas.clocks.monotonic()
 	err := read(context.WithValue(redisclient.WithReader(asking, a.replica.client), answerKey{}, a))
 	cancel()
 	switch {
@@ -86,7 +86,7 @@ func (r *reads) try(
 	result := a.resultOf(err)
 	r.replicas.counts[result].Add(1)
 	if result != resultBehind {
-		r.replicas.o.Observe(operation, r.replicas.heartbeats.monotonic()-begun, err)
+		r.replicas.o.Observe(operation, r.replicas.clocks.monotonic()-begun, err)
 	}
 	if result == resultReplica {
 		r.raise(a.age)

@@ -49,7 +49,7 @@ type Set struct {
 	client     *redisclient.Client // of the primary
 	own        store.Store         // whose reads use the client of [redisclient.WithReader]
 	o          Options
-	heartbeats *heartbeats
+	clocks clocks
 	counts     [results]atomic.Int64
 
 	mu     sync.Mutex
@@ -63,7 +63,7 @@ type replica struct {
 	addr    string
 	client  *redis.Client
 	stop    func()                    // the probes
-	seen    atomic.Pointer[heartbeat] // the newest one that it had, or a first one without a number
+	seen    atomic.Pointer[heartbeat] // the newest one that it had, or that of the moment when it was found
 	working atomic.Bool               // whether the last call succeeded
 
 	// Used by probe alone.
@@ -74,7 +74,7 @@ type replica struct {
 // Open begins to look for replicas and to write heartbeats, until the client is closed. The store answers from replicas
 // what is read with their client. There must be no Cluster.
 func Open(client *redisclient.Client, own store.Store, o Options) *Set {
-	r := &Set{client: client, own: own, o: o, heartbeats: newHeartbeats(o.Client)}
+	r := &Set{client: client, own: own, o: o, clocks: clocks{o.Client.Monotonic, o.Client.Now}}
 	client.Every(discoverEvery, r.discover)
 	client.Every(r.heartbeatEvery(), r.sendHeartbeat)
 	return r
@@ -103,8 +103,7 @@ func (r *Set) heartbeatEvery() time.Duration { return min(r.o.MaxLag/heartbeatsP
 func (r *Set) sendHeartbeat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.client.Timeout)
 	defer cancel()
-	next := r.heartbeats.next()
-	_ = r.client.Set(ctx, r.o.HeartbeatKey, next.number, heartbeatKept).Err()
+	_ = r.client.Set(ctx, r.o.HeartbeatKey, r.clocks.present().String(), heartbeatKept).Err()
 }
 
 // discover asks the primary for its replicas. While it does not answer, those known remain.
@@ -187,7 +186,7 @@ func (r *Set) connect(addr string) (*replica, error) {
 		return nil, err
 	}
 	one := &replica{addr: addr, client: client}
-	first := r.heartbeats.present()
+	first := r.clocks.present()
 	one.seen.Store(&first)
 	if r.o.Client.Instrument != nil {
 		if err := r.o.Client.Instrument(client); err != nil {
@@ -204,7 +203,7 @@ func (r *Set) choose() *replica {
 	defer r.mu.Unlock()
 	for i := range r.known {
 		one := r.known[(r.turn+i)%len(r.known)]
-		if seen := one.seen.Load(); one.working.Load() && seen.number > 0 && r.heartbeats.age(*seen) <= r.o.MaxLag {
+		if seen := one.seen.Load(); one.working.Load() && seen.read && r.clocks.age(*seen) <= r.o.MaxLag {
 			r.turn = (r.turn + i + 1) % len(r.known)
 			return one
 		}
@@ -218,7 +217,7 @@ func (r *Set) Age() (age time.Duration, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range r.known {
-		age = max(age, r.heartbeats.age(*one.seen.Load()))
+		age = max(age, r.clocks.age(*one.seen.Load()))
 	}
 	return age, len(r.known) > 0
 }

@@ -27,9 +27,9 @@ func unconnected(log io.Writer) (*Set, *replica, *time.Duration) {
 	client := &redisclient.Client{
 		Timeout: time.Minute, Log: &redisclient.OnceLogger{Logger: slog.New(slog.NewTextHandler(log, nil))},
 	}
-	r := &Set{client: client, o: o, heartbeats: newHeartbeats(o.Client)}
+	r := &Set{client: client, o: o, clocks: clocks{o.Client.Monotonic, o.Client.Now}}
 	one := &replica{addr: "192.0.2.1:6379"}
-	first := r.heartbeats.present()
+	first := r.clocks.present()
 	one.seen.Store(&first)
 	return r, one, passed
 }
@@ -78,19 +78,26 @@ func TestReplicaCheckNotesHeartbeats(t *testing.T) {
 	t.Parallel()
 	r, one, passed := unconnected(io.Discard)
 	reading := &hook{r, one}
-	check := func(number int64) {
+	check := func(of heartbeat) error {
 		get := redis.NewStringCmd(context.Background(), "get", "heartbeat")
-		get.SetVal(fmt.Sprint(number))
-		require.NoError(t, reading.check(&answer{replica: one}, get))
+		get.SetVal(of.String())
+		return reading.check(&answer{replica: one}, get)
 	}
-	first, second := r.heartbeats.next(), r.heartbeats.next()
-	check(second.number)
-	require.Equal(t, second.number, one.seen.Load().number)
-	check(first.number)
-	require.Equal(t, second.number, one.seen.Load().number, "a response that is late")
+	first := r.clocks.present()
+	*passed++
+	second := r.clocks.present()
+	require.NoError(t, check(second))
+	require.Equal(t, second.mono, one.seen.Load().mono)
+	require.NoError(t, check(first))
+	require.Equal(t, second.mono, one.seen.Load().mono, "a response that is late")
 	*passed += time.Second / 2
-	check(r.heartbeats.next().number)
-	require.Equal(t, r.heartbeats.last, one.seen.Load().number)
+	third := r.clocks.present()
+	require.NoError(t, check(third))
+	require.Equal(t, third.mono, one.seen.Load().mono)
+	third.mono++
+	require.ErrorIs(t, check(third), errBehind, "it is not of this process")
+	*passed += time.Second + 1
+	require.ErrorIs(t, check(second), errBehind)
 }
 
 // TestReplicaBlame: only what says something about a replica is counted, and only its own failures end its use. What it
@@ -122,7 +129,7 @@ func TestReplicaBlame(t *testing.T) {
 				measured = append(measured, fmt.Sprint(operation, " ", took, " ", err))
 			}
 			one.working.Store(true)
-			one.saw(r.heartbeats.next())
+			one.saw(r.clocks.present())
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			reads := &reads{replicas: r, replica: one, namespace: "chat"}
