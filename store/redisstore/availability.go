@@ -155,7 +155,15 @@ func textOf(cmd *redis.StringCmd) (text string, found bool, err error) {
 	return text, err == nil, redisclient.Translate(err)
 }
 
-// This file keeps hidden users from creating a namespace that does not exist: see docs/decisions/availability.md.
+// What follows keeps hidden users from creating a namespace that does not exist: see docs/decisions/availability.md.
+
+// hiddenCheck finds out whether all events of a batch are hidden, in a namespace that does not exist.
+type hiddenCheck struct {
+	*resolvedNamespace
+	events []store.PresenceEvent
+	states []lastseen.State // of the events' users, if they are hidden
+	hidden bool
+}
 
 // withoutHidden returns the batches that have something to write, and their namespaces. In a namespace that does not
 // exist, a batch of hidden users alone must not create it: the states of such a batch are filled in.
@@ -163,22 +171,18 @@ func (s *Store) withoutHidden(
 	ctx context.Context, all []*pendingBatch,
 ) (written []*pendingBatch, namespaces []*resolvedNamespace) {
 	var checks []*hiddenCheck
+	checked := map[*pendingBatch]*hiddenCheck{}
 	for _, b := range all {
 		if b.mayBeNew() {
-			item := func(i int) (lastseen.Instant, *string) { return b.unique[i].At, &b.unique[i].User }
-			checks = append(checks, newHiddenCheck(&b.resolvedNamespace, len(b.unique), item))
+			checked[b] = &hiddenCheck{&b.resolvedNamespace, b.unique, b.states, false}
+			checks = append(checks, checked[b])
 		}
 	}
 	s.findHidden(ctx, checks)
 	for _, b := range all {
-		if len(checks) > 0 && checks[0].resolvedNamespace == &b.resolvedNamespace {
-			check := checks[0]
-			if checks = checks[1:]; check.hidden {
-				b.states = check.states
-				continue
-			}
+		if check := checked[b]; check == nil || !check.hidden {
+			written, namespaces = append(written, b), append(namespaces, &b.resolvedNamespace)
 		}
-		written, namespaces = append(written, b), append(namespaces, &b.resolvedNamespace)
 	}
 	return written, namespaces
 }
@@ -194,9 +198,10 @@ func (s *Store) allDevicesHidden(ctx context.Context, d *pendingDevices) bool {
 	if !d.mayBeNew() {
 		return false
 	}
-	check := newHiddenCheck(&d.resolvedNamespace, len(d.items), func(i int) (lastseen.Instant, *string) {
-		return d.items[i].At, &d.items[i].User
-	})
+	check := &hiddenCheck{resolvedNamespace: &d.resolvedNamespace, states: make([]lastseen.State, len(d.items))}
+	for _, item := range d.items {
+		check.events = append(check.events, store.PresenceEvent{User: item.User, At: item.At})
+	}
 	s.findHidden(ctx, []*hiddenCheck{check})
 	for i, state := range check.states {
 		d.states[d.items[i].User] = state // if they are not hidden, writing them replaces it
@@ -204,50 +209,31 @@ func (s *Store) allDevicesHidden(ctx context.Context, d *pendingDevices) bool {
 	return check.hidden
 }
 
-// hiddenCheck finds out whether all items of a batch are hidden.
-type hiddenCheck struct {
-	*resolvedNamespace
-	chunks []*chunk
-	calls  []shardCall
-	states []lastseen.State // of the items' users, if they are
-	hidden bool
-}
-
-// newHiddenCheck returns the check of a batch.
-func newHiddenCheck(c *resolvedNamespace, count int, item func(int) (lastseen.Instant, *string)) *hiddenCheck {
-	check := &hiddenCheck{resolvedNamespace: c, states: make([]lastseen.State, count)}
-	check.chunks = c.split(count, maxChunk, func(i int) string { _, user := item(i); return *user })
-	for _, chunk := range check.chunks {
-		var args []any
-		for _, at := range chunk.index {
-			time, user := item(at)
-			args = append(args, int64(time), user)
-		}
-		check.calls = append(check.calls, shardCall{
-			namespace: c.namespace, shard: chunk.key, script: scripts.IsHidden, reads: true,
-			prepare: func(sides) (string, string, []any) { return "hp", "", slices.Clone(args) },
-		})
-	}
-	return check
-}
-
 // findHidden makes checks, all in one round trip. After an error nothing counts as hidden: the error comes up again
 // when the batch is written.
 func (s *Store) findHidden(ctx context.Context, checks []*hiddenCheck) {
 	var calls []shardCall
+	var reads []func(*redis.Cmd)
 	for _, check := range checks {
-		calls = append(calls, check.calls...)
+		check.hidden = true
+		user := func(i int) string { return check.events[i].User }
+		for _, chunk := range check.split(len(check.events), maxChunk, user) {
+			var args []any
+			for _, at := range chunk.index {
+				args = append(args, int64(check.events[at].At), &check.events[at].User)
+			}
+			calls = append(calls, shardCall{
+				namespace: check.namespace, shard: chunk.key, script: scripts.IsHidden, reads: true,
+				prepare: func(sides) (string, string, []any) { return "hp", "", slices.Clone(args) },
+			})
+			reads = append(reads, func(cmd *redis.Cmd) { check.hidden = check.read(chunk, cmd) && check.hidden })
+		}
 	}
 	if len(calls) == 0 { // as for almost all batches
 		return
 	}
-	cmds := s.runShards(ctx, calls)
-	for _, check := range checks {
-		check.hidden = true
-		for i, chunk := range check.chunks {
-			check.hidden = check.read(chunk, cmds[i]) && check.hidden
-		}
-		cmds = cmds[len(check.chunks):]
+	for i, cmd := range s.runShards(ctx, calls) {
+		reads[i](cmd)
 	}
 }
 
