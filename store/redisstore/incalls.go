@@ -128,5 +128,6 @@ func (s *Store) keepInCalls(ctx context.Context, c *resolvedNamespace, in []redi
 	if _, err := s.writeInCalls(ctx, c.namespace, none); err != nil {
 		return err
 	}
-	return s.deleteUnused(ctx, c.namespace)
+	_, err := s.deleteUnused(ctx, c.namespace, false)
+	return err
 }

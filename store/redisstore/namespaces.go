@@ -263,7 +263,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		return err
 	}
 	if ns.hasSideKeys() {
-		err = s.deleteShards(ctx, ns, "")
+		_, err = s.deleteShards(ctx, ns, "", false)
 		return cmp.Or(err, rediscalls.Delete(ctx, s.calls, callNamespace{&resolvedNamespace{namespace: ns}, s}))
 	}
 	pipe := s.client.Pipeline()
@@ -290,7 +290,7 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 	}
 	if used, err := s.isUsed(ctx, ns); err != nil || !used {
 		if err == nil && ns.hasSideKeys() {
-			err = s.deleteUnused(ctx, ns)
+			_, err = s.deleteUnused(ctx, ns, false)
 		}
 		if err != nil {
 			return false, err
@@ -338,29 +338,7 @@ func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
 	if err != nil || goOn {
 		return goOn, err
 	}
-	return s.anySays(ctx, ns)
-}
-
-// anySays reports whether any user of a namespace says something that others see.
-func (s *Store) anySays(ctx context.Context, ns namespace) (bool, error) {
-	now, err := s.client.Clock.Read(ctx)
-	if err != nil {
-		return false, err
-	}
-	calls := make([]shardCall, ns.shards)
-	for i, key := range ns.all() {
-		calls[i] = shardCall{
-			namespace: ns, shard: key, script: scripts.HasAvailability, reads: true,
-			prepare: func(sides) (string, string, []any) { return "d", "", []any{int64(now)} },
-		}
-	}
-	cmds, err := s.runShardsAll(ctx, calls)
-	for _, cmd := range cmds {
-		if cmd.Val() == int64(1) {
-			return true, nil
-		}
-	}
-	return false, err
+	return s.deleteUnused(ctx, ns, true)
 }
 
 // members returns how many members and contacts a namespace has.

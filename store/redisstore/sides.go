@@ -267,24 +267,28 @@ func (s *shards) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
 }
 
 // deleteShards deletes the shards of a namespace with all side keys, each in one script. Given the present, it leaves
-// those that are used.
-func (s *shards) deleteShards(ctx context.Context, ns namespace, present any) error {
+// those that are used; with looks, all of them. It reports whether there are any that are used.
+func (s *shards) deleteShards(ctx context.Context, ns namespace, present any, looks bool) (used bool, err error) {
 	calls := make([]shardCall, ns.shards)
 	for i, key := range ns.all() {
 		calls[i] = shardCall{
 			namespace: ns, shard: key, script: scripts.DeleteShard, reads: true,
-			prepare: func(sides) (string, string, []any) { return sideLetters, "", []any{present} },
+			prepare: func(sides) (string, string, []any) { return sideLetters, "", []any{present, looks} },
 		}
 	}
-	_, err := s.runShardsAll(ctx, calls)
-	return err
+	cmds, err := s.runShardsAll(ctx, calls)
+	for _, cmd := range cmds {
+		used = used || cmd.Val() == int64(1)
+	}
+	return used, err
 }
 
-// deleteUnused deletes what is left of shards without users. What is hidden in them stays.
-func (s *shards) deleteUnused(ctx context.Context, ns namespace) error {
+// deleteUnused deletes what is left of shards without users. What is hidden in them stays. With looks, it only reports
+// whether a shard is used.
+func (s *shards) deleteUnused(ctx context.Context, ns namespace, looks bool) (used bool, err error) {
 	now, err := s.client.Clock.Read(ctx)
-	if err == nil {
-		err = s.deleteShards(ctx, ns, int64(now))
+	if err != nil {
+		return false, err
 	}
-	return err
+	return s.deleteShards(ctx, ns, int64(now), looks)
 }

@@ -39,8 +39,8 @@ var (
 
 	// Of shards as a whole:
 	Look        = sides(text("shared/clock", "shared/look"))
-	DeleteShard = sides(text("shared/clock", "shared/timetext", "shared/details", "availability/any_availability",
-		"availability/hiddendrop", "shared/deleteshard"))
+	DeleteShard = sides(
+		text("shared/clock", "shared/timetext", "shared/details", "availability/hiddendrop", "shared/deleteshard"))
 
 	// Of changes feeds:
 	FeedForget = feed(
@@ -67,9 +67,6 @@ var (
 		text("shared/clock", "feed/feed", "shared/bytes", "shared/records", "shared/timetext", "shared/details",
 			"shared/ends", "availability/hidden", "availability/hiddendrop"),
 		function("leave_devices", devicesRule()), text("availability/set_availability"))
-	HasAvailability = sides(
-		text("shared/clock", "shared/timetext", "shared/details", "availability/any_availability",
-			"availability/has_availability"))
 
 	// Of calls:
 	CallStart     = calls("calls/callchange", "calls/callstart")
