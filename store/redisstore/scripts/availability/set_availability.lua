@@ -71,13 +71,8 @@ local function save_public()
   end
   load_feed(now)
   save_end(user, details)
-  if not feed then
-    return
-  end
-  local status = published(number)
-  local was, is = published_details(text, status, feed.watermark), published_details(new, status, feed.watermark)
-  if was ~= is then
-    append(user, status, status, status == unknown and '0' or digits(math.floor(math.abs(number))), was, is)
+  if feed then
+    append_details(user, number, text, new)
     save_tip()
   end
 end

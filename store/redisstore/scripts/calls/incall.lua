@@ -18,16 +18,6 @@ local existed = redis.call('EXISTS', details_key) == 1
 load_feed(clock())
 local scores = feed and redis.call('ZMSCORE', KEYS[1], unpack(users)) or {}
 
--- What is published of a user.
-local function publish(user, score, text, new)
-  local number = score and tonumber(score)
-  local status = published(number)
-  local was, is = published_details(text, status, feed.watermark), published_details(new, status, feed.watermark)
-  if was ~= is then
-    append(user, status, status, status == unknown and '0' or digits(math.floor(math.abs(number))), was, is)
-  end
-end
-
 redis.call('ZREM', ends_key, '') -- a script that has called a writing command can add also when memory is full
 local changed, new_texts, new_ends = {}, {}, {}
 for i, user in ipairs(users) do
@@ -35,7 +25,7 @@ for i, user in ipairs(users) do
   details.call = tonumber(ARGV[2 * i + 1])
   local new = format_details(details)
   if new ~= (texts[i] or '') and (new ~= '' or parse_details(texts[i])) then
-    changed[#changed + 1] = {user, scores[i], texts[i], new}
+    changed[#changed + 1] = {user, scores[i] and tonumber(scores[i]), texts[i], new}
     new_texts[#new_texts + 1] = user
     new_texts[#new_texts + 1] = texts[i]
     new_texts[#new_texts + 1] = new
@@ -47,7 +37,7 @@ save_details(new_texts)
 save_ends(new_ends)
 if feed then
   for _, change in ipairs(changed) do
-    publish(unpack(change, 1, 4))
+    append_details(unpack(change, 1, 4))
   end
   save_tip()
 end

@@ -1,4 +1,4 @@
--- What the scripts share that note when details end, and delete what ended; it is after feed.lua and details.lua.
+-- What the scripts share that change details, note when they end, and delete what ended; it is after feed.lua and details.lua.
 
 -- Returns the first of the times after another at which details end in part; nil if they do not.
 local function next_end(details, after)
@@ -35,6 +35,15 @@ end
 
 local function save_end(user, details)
   save_ends({{user, details}})
+end
+
+-- Appends that other details are published of a user with this score, if they are; score is a number, nil for none.
+local function append_details(user, score, text, new)
+  local status, mark = published(score), feed.watermark
+  local was, is = published_details(text, status, mark), published_details(new, status, mark)
+  if was ~= is then
+    append(user, status, status, status == unknown and '0' or digits(math.floor(math.abs(score))), was, is)
+  end
 end
 
 -- Deletes what users say, and calls, that ended by an instant, of at most so many of them. Reports whether there were any.
