@@ -58,7 +58,6 @@ type Connection struct {
 	heard  atomic.Int64   // monotonic
 
 	// The rest is guarded by the registry's mu.
-	next   *Connection  // of the same user
 	index  int          // in Registry.held; -1 if heartbeats are not written
 	opened clockReading // store is 0 until it is known
 	at     lastseen.Instant

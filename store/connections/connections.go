@@ -104,9 +104,9 @@ type Registry struct {
 
 	mu              sync.Mutex
 	stopping        bool
-	position        store.DisconnectPosition         // "" until the first is taken
-	disconnectReads int                              // that began
-	users           map[lastseen.UserKey]*Connection // the first of each user; connections name the next
+	position        store.DisconnectPosition           // "" until the first is taken
+	disconnectReads int                                // that began
+	users           map[lastseen.UserKey][]*Connection // also those that are being opened
 	held            []held
 	returned        time.Duration // when the store was last back after it had been away
 	waiting         []pending
@@ -139,7 +139,7 @@ func New(o Options) *Registry {
 		pause:              pause,
 		working:            make(chan struct{}, 1),
 		readingDisconnects: make(chan struct{}, 1),
-		users:              map[lastseen.UserKey]*Connection{},
+		users:              map[lastseen.UserKey][]*Connection{},
 	}
 }
 
@@ -236,7 +236,7 @@ func (r *Registry) report(ctx context.Context, now clockReading, t task, err err
 func (r *Registry) Peers(namespace, user string) (peers []any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for c := r.users[lastseen.UserKey{Namespace: namespace, User: user}]; c != nil; c = c.next {
+	for _, c := range r.users[lastseen.UserKey{Namespace: namespace, User: user}] {
 		peers = append(peers, c.o.Peer)
 	}
 	return peers
@@ -248,7 +248,7 @@ func (r *Registry) HeardWithin(namespace, user, device string, within time.Durat
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	earliest := r.monotonic() - within
-	for c := r.users[lastseen.UserKey{Namespace: namespace, User: user}]; c != nil; c = c.next {
+	for _, c := range r.users[lastseen.UserKey{Namespace: namespace, User: user}] {
 		counts := !c.opening && !c.quiet && (device == "" || device == c.o.Device)
 		if counts && c.lastHeard() >= earliest {
 			return true

@@ -64,7 +64,7 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 	r.position = next
 	for key, at := range asked {
 		at = at.Add(clockError)
-		for c := r.users[key]; c != nil; c = c.next {
+		for _, c := range r.users[key] {
 			opened := c.opened.store
 			if opened == 0 { // the user may be deleted after the first ping: it is recorded again
 				c.changed, c.dropped, c.told = true, true, now.monotonic

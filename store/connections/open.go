@@ -3,6 +3,7 @@ package connections
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -67,34 +68,20 @@ func (r *Registry) reserve(c *Connection) error {
 		return ErrStopping
 	}
 	key := lastseen.UserKey{Namespace: c.o.Namespace, User: c.o.User}
-	n := 0
-	for other := r.users[key]; other != nil; other = other.next {
-		n++
-	}
-	if n >= r.o.MaxUser {
+	if len(r.users[key]) >= r.o.MaxUser {
 		return ErrTooMany
 	}
-	c.next = r.users[key]
-	r.users[key] = c
+	r.users[key] = append(r.users[key], c)
 	return nil
 }
 
 // release removes a connection from those of its user.
 func (r *Registry) release(c *Connection) {
 	key := lastseen.UserKey{Namespace: c.o.Namespace, User: c.o.User}
-	first := r.users[key]
-	switch {
-	case first == c && c.next == nil:
+	r.users[key] = slices.DeleteFunc(r.users[key], func(other *Connection) bool { return other == c })
+	if len(r.users[key]) == 0 {
 		delete(r.users, key)
-	case first == c:
-		r.users[key] = c.next
-	default:
-		for first.next != c {
-			first = first.next
-		}
-		first.next = c.next
 	}
-	c.next = nil
 }
 
 // begin writes the first ping of a connection. It reads the disconnects before, so that none that was asked for earlier
