@@ -1,14 +1,14 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tidwall/btree"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -21,15 +21,14 @@ type disconnects struct {
 	epoch     string               // random: the first part of positions
 
 	mu    sync.Mutex
-	asked []disconnect                // in order; can have several of a user
-	last  map[lastseen.UserKey]uint64 // the number of the newest one of each user: the others do not count
-	next  uint64                      // the number of the next one
+	asked btree.Map[uint64, disconnect] // by number, in order: the newest one of each user
+	last  map[lastseen.UserKey]uint64   // the number of each user
+	next  uint64                        // the number of the next one
 }
 
 type disconnect struct {
 	store.Disconnect
-	number uint64
-	at     time.Duration // when it was asked, by the monotonic clock
+	at time.Duration // when it was asked, by the monotonic clock
 }
 
 func newDisconnects(monotonic func() time.Duration) *disconnects {
@@ -57,38 +56,25 @@ func (s *Store) Disconnects(
 func (c *disconnects) add(asked store.Disconnect) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = append(c.asked, disconnect{asked, c.next, c.monotonic()})
-	c.last[lastseen.UserKey{Namespace: asked.Namespace, User: asked.User}] = c.next
+	user := lastseen.UserKey{Namespace: asked.Namespace, User: asked.User}
+	c.asked.Delete(c.last[user])
+	c.asked.Set(c.next, disconnect{asked, c.monotonic()})
+	c.last[user] = c.next
 	c.next++
 	c.trim()
-	if len(c.asked) > 2*len(c.last)+minDisconnects {
-		c.asked = slices.DeleteFunc(c.asked, func(old disconnect) bool { return !c.counts(old) })
-	}
-}
-
-// minDisconnects is the number of disconnects below which those that do not count stay in memory.
-const minDisconnects = 64
-
-// counts reports whether a disconnect is the newest one of its user.
-func (c *disconnects) counts(asked disconnect) bool {
-	return c.last[lastseen.UserKey{Namespace: asked.Namespace, User: asked.User}] == asked.number
 }
 
 // trim deletes disconnects that are too old or too many.
 func (c *disconnects) trim() {
 	now := c.monotonic()
-	for len(c.asked) > 0 {
-		first := c.asked[0]
-		switch {
-		case !c.counts(first):
-		case len(c.last) > store.MaxDisconnects || now-first.at > store.DisconnectsKept:
-			delete(c.last, lastseen.UserKey{Namespace: first.Namespace, User: first.User})
-		default:
+	for {
+		number, first, ok := c.asked.Min()
+		if !ok || c.asked.Len() <= store.MaxDisconnects && now-first.at <= store.DisconnectsKept {
 			return
 		}
-		c.asked = c.asked[1:]
+		c.asked.Delete(number)
+		delete(c.last, lastseen.UserKey{Namespace: first.Namespace, User: first.User})
 	}
-	c.asked = nil
 }
 
 // after returns the disconnects after a position, and the next position. After a position that this store did not
@@ -101,15 +87,10 @@ func (c *disconnects) after(p store.DisconnectPosition) (found []store.Disconnec
 	if p == "" {
 		return nil, next
 	}
-	from := c.number(p)
-	begin, _ := slices.BinarySearchFunc(c.asked, from, func(a disconnect, number uint64) int {
-		return cmp.Compare(a.number, number)
+	c.asked.Ascend(c.number(p), func(_ uint64, asked disconnect) bool {
+		found = append(found, asked.Disconnect)
+		return true
 	})
-	for _, asked := range c.asked[begin:] {
-		if c.counts(asked) {
-			found = append(found, asked.Disconnect)
-		}
-	}
 	return found, next
 }
 

@@ -52,7 +52,7 @@ func TestDisconnectsAge(t *testing.T) {
 		require.Empty(t, users)
 		require.Equal(t, next, again)
 		require.Empty(t, s.disconnects.last)
-		require.Empty(t, s.disconnects.asked)
+		require.Zero(t, s.disconnects.asked.Len())
 		closeOf(t, s, "carol")
 		users, _ = disconnectsAfter(t, s, start)
 		require.Equal(t, []string{"carol"}, users)
@@ -69,7 +69,7 @@ func TestDisconnectsAreBounded(t *testing.T) {
 	for range 3 * store.MaxDisconnects {
 		closeOf(t, s, "often")
 	}
-	require.Less(t, len(s.disconnects.asked), 2*minDisconnects)
+	require.Equal(t, 2, s.disconnects.asked.Len())
 	users, _ := disconnectsAfter(t, s, start)
 	require.Equal(t, []string{"first", "often"}, users)
 	for n := range store.MaxDisconnects + 10 {
@@ -79,7 +79,7 @@ func TestDisconnectsAreBounded(t *testing.T) {
 	require.Len(t, users, store.MaxDisconnects)
 	require.Equal(t, "10", users[0])
 	require.Len(t, s.disconnects.last, store.MaxDisconnects)
-	require.LessOrEqual(t, len(s.disconnects.asked), store.MaxDisconnects)
+	require.Equal(t, store.MaxDisconnects, s.disconnects.asked.Len())
 }
 
 // TestDisconnectsOfAnotherProcess: a position from before a restart returns all that were asked since.
