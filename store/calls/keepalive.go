@@ -86,7 +86,7 @@ func (h *keepAlive) work(ctx context.Context) time.Duration {
 	h.mu.Lock()
 	byNamespace := map[string][]lastseen.UserKey{}
 	for now := h.monotonic(); ; {
-		p, _, ok := h.due.pop(now)
+		p, ok := h.due.pop(now)
 		if !ok {
 			break
 		}

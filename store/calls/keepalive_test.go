@@ -55,7 +55,7 @@ func TestHeard(t *testing.T) {
 		f.pass(time.Second)
 		for _, s := range f.servers {
 			require.Zero(t, s.Stats().Followed)
-			require.Empty(t, s.keepAlive.due.queue)
+			require.Empty(t, s.keepAlive.due.slots)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (r *postprocessor) work(ctx context.Context) time.Duration {
 	away := map[string]bool{} // namespaces that cannot be read now
 	for ctx.Err() == nil {
 		r.mu.Lock()
-		key, _, ok := r.due.pop(now)
+		key, ok := r.due.pop(now)
 		u := r.unknown[key]
 		r.mu.Unlock()
 		if !ok {

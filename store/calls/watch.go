@@ -117,7 +117,7 @@ func (w *watch) work(ctx context.Context) time.Duration {
 	now = w.monotonic()
 	rest := min(w.asked+leaseRenew, w.list) - now
 	for w.held != 0 && w.visits < maxVisits && ctx.Err() == nil {
-		name, _, ok := w.due.pop(now)
+		name, ok := w.due.pop(now)
 		if !ok {
 			return max(0, w.due.rest(now, rest))
 		}
