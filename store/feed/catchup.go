@@ -24,10 +24,7 @@ func (w *Watcher) catchUp(ctx context.Context, limit int) (Batch, bool, error) {
 	collector := newCollector(limit)
 	c := &catchUp{w: w, collector: collector, places: w.places, left: w.hub.bounds.catchUp}
 	if !w.everyone {
-		c.wanted = make(map[string]struct{}, len(w.users))
-		for _, user := range w.users {
-			c.wanted[user] = struct{}{}
-		}
+		c.wanted = setOf(w.users)
 	}
 	b, err := c.run(ctx)
 	if errors.Is(err, errBehind) {
@@ -47,9 +44,9 @@ func (w *Watcher) tryAttach(places []store.Place) bool {
 type catchUp struct {
 	*collector
 	w      *Watcher
-	wanted map[string]struct{} // nil for everyone
-	places []store.Place       // after what was collected
-	left   int                 // entries that may be read
+	wanted set           // nil for everyone
+	places []store.Place // after what was collected
+	left   int           // entries that may be read
 }
 
 // run returns the changes until the watcher is attached, or up to the limit of users. It returns errBehind if what
@@ -138,18 +135,12 @@ func (c *catchUp) page(r *store.ChangesRead) bool {
 func (c *catchUp) contactsChanged(owner string) {
 	c.w.f.mu.Lock()
 	defer c.w.f.mu.Unlock()
-	if _, depends := c.w.owners[owner]; depends {
+	if c.w.owners.has(owner) {
 		c.w.noticeContacts(owner)
 	}
 }
 
-func (c *catchUp) wants(user string) bool {
-	if c.wanted == nil {
-		return true
-	}
-	_, ok := c.wanted[user]
-	return ok
-}
+func (c *catchUp) wants(user string) bool { return c.wanted == nil || c.wanted.has(user) }
 
 // more returns a batch after which the watcher still has to catch up.
 func (c *catchUp) more(r *store.ChangesRead) Batch {

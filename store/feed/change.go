@@ -31,8 +31,13 @@ func (w *Watcher) Change(ctx context.Context, c Change) (Batch, error) {
 	if w.everyone {
 		return Batch{}, ErrEveryone
 	}
-	add, gone := unique(c.Add), w.among(setOf(c.Remove, c.Add))
-	cost := len(w.users) - len(gone.at) + len(add)
+	add, gone := unique(c.Add), setOf(c.Remove, c.Add)
+	cost := len(w.users) + len(add)
+	for _, user := range w.users {
+		if gone.has(user) {
+			cost--
+		}
+	}
 	if err := w.charge(cost, cost-w.cost); err != nil {
 		return Batch{}, err
 	}
@@ -69,7 +74,7 @@ func (h *Hub) Reserve(more int) error {
 	return nil
 }
 
-func (w *Watcher) change(ctx context.Context, add []string, gone gone, after []store.Place) (Batch, error) {
+func (w *Watcher) change(ctx context.Context, add []string, gone set, after []store.Place) (Batch, error) {
 	if len(add) == 0 {
 		return w.remove(gone)
 	}
@@ -82,7 +87,7 @@ func (w *Watcher) change(ctx context.Context, add []string, gone gone, after []s
 	b, err := w.meet(ctx, added, &news, &others, func(b *Batch) {
 		w.drop(gone)
 		w.adopt(added)
-		b.Users = append(news.updates(nil), others.updates(gone.names)...)
+		b.Users = append(news.updates(nil), others.updates(gone)...)
 	})
 	if err != nil {
 		w.lose(&others)
@@ -159,7 +164,7 @@ func (w *Watcher) takeRest(g *gathered) error {
 }
 
 // remove is change without users to add.
-func (w *Watcher) remove(gone gone) (Batch, error) {
+func (w *Watcher) remove(gone set) (Batch, error) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
 	if w.f.err != nil {
@@ -169,53 +174,37 @@ func (w *Watcher) remove(gone gone) (Batch, error) {
 	return Batch{AsOf: w.f.asOf, Places: w.places}, nil
 }
 
-// gone are users who are not watched any longer.
-type gone struct {
-	names set   // also of users who were not watched
-	at    []int // where they are among the users of the watcher
-}
-
-// among finds users of the watcher.
-func (w *Watcher) among(names set) gone {
-	g := gone{names: names}
+// drop removes users. It leaves little room that is not used.
+func (w *Watcher) drop(gone set) {
+	kept := 0
 	for k, user := range w.users {
-		if _, ok := names[user]; ok {
-			g.at = append(g.at, k)
+		if gone.has(user) {
+			if w.attached {
+				w.f.m.unwatch(w.watches[k])
+				w.watches[k].w = nil
+			}
+			continue
 		}
+		w.users[kept] = user
+		if w.attached {
+			w.watches[kept] = w.watches[k]
+		}
+		kept++
 	}
-	return g
+	w.users = shorten(w.users, kept)
+	if w.attached {
+		w.watches = shorten(w.watches, kept)
+		w.dirty = slices.DeleteFunc(w.dirty, func(t *watch) bool { return t.w == nil })
+	}
 }
 
-// drop removes users.
-func (w *Watcher) drop(gone gone) {
-	if len(gone.at) == 0 {
-		return
+// shorten returns the first elements of a list, in less memory if most of it is not used any longer.
+func shorten[T any](list []T, kept int) []T {
+	clear(list[kept:])
+	if list = list[:kept]; cap(list) > 2*kept {
+		return slices.Clone(list)
 	}
-	w.users = without(w.users, gone.at)
-	if !w.attached {
-		return
-	}
-	for _, k := range gone.at {
-		w.f.m.unwatch(w.watches[k])
-		w.watches[k].w = nil
-	}
-	w.watches = without(w.watches, gone.at)
-	w.dirty = slices.DeleteFunc(w.dirty, func(t *watch) bool { return t.w == nil })
-}
-
-// without deletes what is at some places of a list, which are in order. It leaves little room that is not used.
-func without[T any](list []T, at []int) []T {
-	rest, from := list[:0], 0
-	for _, k := range at {
-		rest = append(rest, list[from:k]...)
-		from = k + 1
-	}
-	rest = append(rest, list[from:]...)
-	clear(list[len(rest):])
-	if cap(rest) > 2*len(rest) {
-		return slices.Clone(rest)
-	}
-	return rest
+	return list
 }
 
 // adopt takes over the users of another watcher. Both are attached and were given everything.
@@ -256,6 +245,11 @@ func (w *Watcher) leave() {
 
 type set map[string]struct{}
 
+func (s set) has(name string) bool {
+	_, found := s[name]
+	return found
+}
+
 func setOf(lists ...[]string) set {
 	s := set{}
 	for _, list := range lists {
@@ -291,7 +285,7 @@ func (g *gathered) add(b Batch) {
 // updates returns the newest update of each user, except of some.
 func (g *gathered) updates(except set) (updates []Update) {
 	for _, name := range g.names {
-		if _, ok := except[name]; !ok {
+		if !except.has(name) {
 			updates = append(updates, g.users[name])
 		}
 	}

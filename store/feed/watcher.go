@@ -45,10 +45,10 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 }
 
 func unique(users []string) []string {
-	seen := make(map[string]struct{}, len(users))
+	seen := set{}
 	once := make([]string, 0, len(users))
 	for _, u := range users {
-		if _, ok := seen[u]; !ok {
+		if !seen.has(u) {
 			seen[u] = struct{}{}
 			once = append(once, u)
 		}
