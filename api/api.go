@@ -131,7 +131,7 @@ type Shared struct {
 	buckets    *limit.Buckets
 	redials    *redials
 	bodies     *limit.Memory
-	outages    *outageLog
+	outages    *telemetry.Outages
 	load       *guard.Load
 	defects    *telemetry.Throttle
 	pseudonyms pseudonyms
@@ -143,10 +143,10 @@ type Shared struct {
 // Now.
 func NewShared(c Config) *Shared {
 	c = c.withDefaults()
-	bodies, load := limit.NewMemory(c.BodyMemory, guard.ErrBodyMemory), guard.NewLoad(c.Logger, c.Now, settleTime)
+	bodies, load := limit.NewMemory(c.BodyMemory, guard.ErrBodyMemory), guard.NewLoad(c.Logger, c.Now, telemetry.SettleTime)
 	s := &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, load: load,
-		outages: newOutageLog(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
+		outages: telemetry.NewOutages(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI()),
 		audience: audience.NewShared(),
 	}

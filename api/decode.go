@@ -86,3 +86,22 @@ func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error)
 func errTimeType() *problem.Error {
 	return problem.New(problem.InvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
 }
+
+// The activities of a device.
+const (
+	activityActive = "active"
+	activityIdle   = "idle"
+)
+
+// parseActivity reads the activity of a device that was seen at a time, and returns since when the device is idle: 0 if
+// it is active, as without an activity.
+func parseActivity(activity string, at lastseen.Instant) (idle lastseen.Instant, err *problem.Error) {
+	switch activity {
+	case "", activityActive:
+		return 0, nil
+	case activityIdle:
+		return at, nil
+	default:
+		return 0, problem.Errorf(problem.InvalidDevice, "Invalid activity %.40q: use active or idle.", activity)
+	}
+}

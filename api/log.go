@@ -24,11 +24,9 @@ import (
 // Log lines about requests have the route as a template and never the path: names of namespaces and users are personal
 // data. The handlers of log/slog escape control characters.
 
-const (
-	maxCause = 8 << 10 // bytes of an internal cause, which can have a stack
-	// lines a minute about failures with one code that is not an outage: each can have a different cause
-	maxDefects = 20
-)
+// maxDefects is how many lines a minute are about failures with one code that is not an outage: each can have a
+// different cause.
+const maxDefects = 20
 
 // accessLog logs a line for each request and its response.
 func (s *server) accessLog(next echo.HandlerFunc) echo.HandlerFunc {
@@ -99,9 +97,9 @@ func (s *server) logRefused(e *problem.Error, about func() []slog.Attr) {
 }
 
 // logFailed logs or counts a failure of what needs a reach, and has attributes.
-func (s *server) logFailed(e *problem.Error, err error, needs reach, about []slog.Attr) {
+func (s *server) logFailed(e *problem.Error, err error, needs telemetry.Reach, about []slog.Attr) {
 	attrs := append([]slog.Attr{slog.String("code", string(e.Code))}, about...)
-	attrs = append(attrs, slog.String("error", telemetry.Bounded(err.Error(), maxCause)))
+	attrs = append(attrs, slog.String("error", telemetry.Bounded(err.Error(), telemetry.MaxCause)))
 	switch {
 	case e.Code == problem.ShuttingDown, // the log has it
 		e.Code == problem.KeysUnavailable,      // anyone can send such tokens; package auth logs the failed fetch
@@ -110,7 +108,7 @@ func (s *server) logFailed(e *problem.Error, err error, needs reach, about []slo
 		s.Logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
 	case e.Code == problem.StoreUnavailable, e.Code == problem.StoreFull, e.Code == problem.Overloaded:
 		// as long as the store is down, all for the same reason
-		s.outages.failed(e.Code, needs, err, attrs...)
+		s.outages.Failed(e.Code, needs, err, attrs...)
 	default:
 		s.defects.Log(slog.LevelError, string(e.Code), "request failed", attrs...)
 	}

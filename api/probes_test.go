@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/apitest/kit"
-	"github.com/lastseen/lastseen/api/problem"
+	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -118,7 +118,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		o.fails(nil, nil)
 		o.send(100, pingAlice)
 		require.Empty(t, o.lines(), "it may be back for a moment only")
-		wait(settleTime)
+		wait(telemetry.SettleTime)
 		back := o.lines()
 		require.Len(t, back, 1)
 		require.Equal(t, "INFO", back[0]["level"])
@@ -146,7 +146,7 @@ func TestFlappingIsOneOutage(t *testing.T) {
 			wait(time.Second)
 		}
 		require.Len(t, o.lines(), 2, "the first failure, and the count of a minute")
-		wait(settleTime)
+		wait(telemetry.SettleTime)
 		back := o.lines()
 		require.Len(t, back, 1)
 		require.EqualValues(t, 90, back[0]["failed"])
@@ -164,11 +164,11 @@ func TestReadsDoNotEndWriteOutage(t *testing.T) {
 			require.Equal(t, http.StatusOK, o.send(10, readAlice))
 			require.Equal(t, http.StatusOK, o.send(10, "GET /healthz"))
 			require.Equal(t, http.StatusOK, o.send(10, "GET /v1/namespaces/chat"))
-			wait(2 * settleTime)
+			wait(2 * telemetry.SettleTime)
 			require.Empty(t, o.lines())
 			o.fails(nil, nil)
 			require.Equal(t, http.StatusOK, o.send(1, readiness))
-			wait(settleTime)
+			wait(telemetry.SettleTime)
 			require.Len(t, o.lines(), 1)
 		})
 	}
@@ -230,29 +230,8 @@ func TestFailuresAreCountedOnce(t *testing.T) {
 			senders.Go(func() { o.send(100, pingAlice) })
 		}
 		senders.Wait()
-		wait(settleTime)
+		wait(telemetry.SettleTime)
 		require.Len(t, o.lines(), 1)
-	})
-}
-
-// TestLateTimerEndsNothing checks that the timer of a recovery does not end the outage if a request has failed again,
-// and succeeded again, when it gets the lock: the outage would end twice, and the count of outages would be wrong.
-func TestLateTimerEndsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newOutageLog(slog.New(slog.DiscardHandler), time.Now)
-		l.failed(problem.Overloaded, writing, errors.New("down"))
-		l.succeeded(writing)
-		o := l.outages[problem.Overloaded]
-		first := o.total
-		l.failed(problem.Overloaded, writing, errors.New("down"))
-		l.succeeded(writing)
-		l.end(o, first) // as the first timer does if it fires just before it is stopped
-		require.EqualValues(t, 1, l.ongoing.Load())
-		time.Sleep(settleTime)
-		synctest.Wait()
-		require.Zero(t, l.ongoing.Load())
-		require.Empty(t, l.outages)
-		time.Sleep(countEvery) // the last timer
 	})
 }
 

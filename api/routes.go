@@ -161,7 +161,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 		if err := r.handle(c, q); err != nil {
 			return err
 		}
-		s.outages.succeeded(reach)
+		s.outages.Succeeded(reach)
 		return nil
 	}
 }
@@ -214,4 +214,23 @@ func (s *server) page(c echo.Context, _ request.Query) error {
 	// Package net/http offers ranges, which pages do not have.
 	c.Response().Before(func() { c.Response().Header().Del("Accept-Ranges") })
 	return s.pages.Serve(c.Response(), r, c.Path(), request.AcceptsGzip(r.Header[echo.HeaderAcceptEncoding]))
+}
+
+// reachOf returns the reach of the requests to a route.
+func reachOf(method, path string) telemetry.Reach {
+	const namespaces = "/v1/namespaces"
+	switch {
+	case path == "/readyz": // it checks whether writes would succeed
+		return telemetry.Writing
+	case strings.HasSuffix(path, "/connect"): // only the upgrade
+		return telemetry.NoStore
+	case !strings.HasPrefix(path, namespaces), path == namespaces+"/:namespace" && method != http.MethodDelete:
+		return telemetry.NoStore // the latter returns settings
+	case strings.HasSuffix(path, "/lookup"), strings.HasSuffix(path, "/changes"):
+		return telemetry.Reading
+	case method == http.MethodDelete, method == http.MethodPost, method == http.MethodPut, method == http.MethodPatch:
+		return telemetry.Writing
+	default:
+		return telemetry.Reading
+	}
 }

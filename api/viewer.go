@@ -1,10 +1,16 @@
 package api
 
 import (
+	"net/http"
+	"strconv"
+
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/live/audience"
+	"github.com/lastseen/lastseen/api/request"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/observe"
 )
 
 // Visibility says who sees the users of a namespace.
@@ -43,4 +49,47 @@ func (s *server) storeFor(c echo.Context, namespace string) audience.Users {
 	caller := callerOf(c)
 	v := s.newest.Load().viewerOf(caller, namespace)
 	return audience.UsersFor(s.Store, v, func() error { return s.limiter.Charge(c.Request(), caller, 1) })
+}
+
+// This file reads from replicas for services: see docs/decisions/replicas.md.
+
+// ageHeader is how old the data of a response may be that a replica gave, in seconds. Other responses do not have it.
+const ageHeader = "Lastseen-Age"
+
+// listReader is readerFor for lists and counts. Replicas answer only first pages: if a later one were behind the page
+// before it, users who did not move could be missing.
+func (s *server) listReader(c echo.Context, namespace string, q request.Query) audience.Users {
+	_, cursor := q.Get("cursor")
+	_, offset := q.Get("offset")
+	if cursor || offset {
+		return s.storeFor(c, namespace)
+	}
+	return s.readerFor(c, namespace)
+}
+
+// readerFor returns the store from which a request looks users up in a namespace: that of [server.storeFor], or for API
+// keys one whose reads a replica may answer.
+func (s *server) readerFor(c echo.Context, namespace string) audience.Users {
+	caller := callerOf(c)
+	if s.replicas == nil || caller == nil || caller.Kind != auth.ByKey {
+		return s.storeFor(c, namespace)
+	}
+	// The whole is counted, so that a call that a replica cannot answer counts once.
+	reads, ok := s.replicas.FromReplica(s.uncounted, namespace)
+	if !ok {
+		return s.storeFor(c, namespace)
+	}
+	response := c.Response()
+	response.Before(func() {
+		if age, ok := reads.Age(); ok && response.Status < http.StatusBadRequest {
+			response.Header().Set(ageHeader, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
+		}
+	})
+	return s.counted(reads) // API keys see all users: see viewerOf
+}
+
+// counted returns a store whose calls for requests count as load while they are in progress. Requests whose bodies have
+// not arrived, which anyone can make many of, do not count.
+func (s *Shared) counted(to store.Store) store.Store {
+	return observe.InProgress(to, s.load.Begin, s.load.End)
 }
