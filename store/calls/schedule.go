@@ -19,7 +19,9 @@ type slot[K comparable] struct {
 	number uint64
 }
 
-func (a slot[K]) before(b slot[K]) bool { return a.due < b.due || a.due == b.due && a.number < b.number }
+func (a slot[K]) before(b slot[K]) bool {
+	return a.due < b.due || a.due == b.due && a.number < b.number
+}
 
 // set has a key due at a time, instead of the time before.
 func (s *schedule[K]) set(key K, due time.Duration) {

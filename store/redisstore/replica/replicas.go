@@ -46,11 +46,11 @@ type Options struct {
 
 // Set has the replicas that are read from. The zero Set is that of a store that reads from the primary alone.
 type Set struct {
-	client     *redisclient.Client // of the primary
-	own        store.Store         // whose reads use the client of [redisclient.WithReader]
-	o          Options
+	client *redisclient.Client // of the primary
+	own    store.Store         // whose reads use the client of [redisclient.WithReader]
+	o      Options
 	clocks clocks
-	counts     [results]atomic.Int64
+	counts [results]atomic.Int64
 
 	mu     sync.Mutex
 	known  []*replica
