@@ -22,7 +22,7 @@ type Grant struct {
 
 // Sign returns a JWT that an [Authenticator] with these tokens accepts, for tests and trials. It signs with the secret,
 // or with a private key that [ParsePrivateKey] returned. It does not check the grant.
-func (t Tokens) Sign(key crypto.PrivateKey, g Grant) (string, error) {
+func (t Tokens) Sign(key crypto.Signer, g Grant) (string, error) {
 	method, err := t.methodFor(key)
 	if err != nil {
 		return "", err
@@ -32,14 +32,15 @@ func (t Tokens) Sign(key crypto.PrivateKey, g Grant) (string, error) {
 	if g.Namespaces != nil {
 		claims[cmp.Or(t.NamespacesClaim, defaultNamespacesClaim)] = g.Namespaces
 	}
+	token := jwt.NewWithClaims(method, claims)
 	if t.Secret != nil {
-		key = t.Secret
+		return token.SignedString(t.Secret)
 	}
-	return jwt.NewWithClaims(method, claims).SignedString(key)
+	return token.SignedString(key)
 }
 
 // methodFor returns how to sign with a key, or why tokens signed with it are not accepted.
-func (t Tokens) methodFor(key crypto.PrivateKey) (jwt.SigningMethod, error) {
+func (t Tokens) methodFor(key crypto.Signer) (jwt.SigningMethod, error) {
 	switch {
 	case t.Secret != nil && key != nil:
 		return nil, errors.New("tokens are verified by a secret, so a private key is not used")
@@ -48,15 +49,11 @@ func (t Tokens) methodFor(key crypto.PrivateKey) (jwt.SigningMethod, error) {
 	case key == nil:
 		return nil, errors.New("tokens are verified by public keys: signing one needs the private key of one of them")
 	}
-	signer, ok := key.(crypto.Signer)
-	if !ok {
-		return nil, fmt.Errorf("a %T is not a private key", key)
-	}
-	algorithm, err := algorithmOf(signer.Public())
+	algorithm, err := algorithmOf(key.Public())
 	if err != nil {
 		return nil, err
 	}
-	public, _ := signer.Public().(interface{ Equal(x crypto.PublicKey) bool }) // keys with an algorithm have Equal
+	public, _ := key.Public().(interface{ Equal(x crypto.PublicKey) bool }) // keys with an algorithm have Equal
 	if len(t.Keys) > 0 && !slices.ContainsFunc(t.Keys, public.Equal) {
 		return nil, errors.New("the private key belongs to none of the public keys that tokens are verified by")
 	}

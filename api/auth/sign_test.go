@@ -27,7 +27,7 @@ func privatePEM(t testing.TB, kind string, der []byte, err error) []byte {
 func TestSign(t *testing.T) {
 	ways := map[string]struct {
 		tokens *Tokens
-		key    crypto.PrivateKey
+		key    crypto.Signer
 	}{"HS256": {tokens(), nil}}
 	for algorithm, pair := range keyPairs() {
 		der, err := x509.MarshalPKCS8PrivateKey(pair)
@@ -38,7 +38,7 @@ func TestSign(t *testing.T) {
 		own.UserClaim, own.NamespacesClaim = "uid", "rooms"
 		ways[algorithm] = struct {
 			tokens *Tokens
-			key    crypto.PrivateKey
+			key    crypto.Signer
 		}{own, parsed}
 	}
 	for algorithm, way := range ways {
@@ -73,7 +73,7 @@ func TestSignRefusesInvalidGrants(t *testing.T) {
 	require.NoError(t, err)
 	for _, c := range []struct {
 		tokens *Tokens
-		key    crypto.PrivateKey
+		key    crypto.Signer
 		want   string
 	}{
 		{tokens(), keyPairs()["ES256"], "a secret"},
@@ -82,7 +82,6 @@ func TestSignRefusesInvalidGrants(t *testing.T) {
 		{public, keyPairs()["EdDSA"], "none of the public keys"},
 		{public, keyPairs()["RS256"], "none of the public keys"},
 		{set, small, "P-224"},
-		{set, "text", "string"},
 	} {
 		_, err := c.tokens.Sign(c.key, Grant{User: "alice", Issued: now, Expires: now.Add(time.Hour)})
 		require.ErrorContains(t, err, c.want)

@@ -103,7 +103,7 @@ func (cmd *tokenNewCmd) grant(c *config.Config, now time.Time, wrong *config.Err
 }
 
 // privateKey returns the key that signs the token; nil if the secret does.
-func (cmd *tokenNewCmd) privateKey(c *config.Config, wrong *config.Error) crypto.PrivateKey {
+func (cmd *tokenNewCmd) privateKey(c *config.Config, wrong *config.Error) crypto.Signer {
 	if cmd.JWTPrivateKey == nil {
 		if c.Access.Tokens.Secret == nil {
 			wrong.Addf("--jwt-private-key is missing: the server verifies JWTs with %s, "+
