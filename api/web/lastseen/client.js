@@ -161,7 +161,7 @@ class Client extends EventTarget {
 
   #start() {
     this.#polls = this.options.transport === 'http'
-    this.#connection = this.#polls ? undefined : new Connection(this)
+    this.#connection = this.#polls ? undefined : new Connection(this, { said: this.#said, calls: this.#calls, typing: this.#typing })
     this.#poller = new Poller(this)
     this.#leader = new Leader(this, `lastseen 1 ${this.#key} ${this.user ?? ''} `)
     this.#pinger = new Pinger(this, this.#connection)
@@ -205,11 +205,6 @@ class Client extends EventTarget {
     this.states.receive(facts)
   }
 
-  onself(said) { this.#said.receive(said) }
-  ontyping(frame) { this.#typing.receive(frame) }
-  oncalls(calls) { this.#calls.receive(calls) }
-  onlost() { this.#calls.lose() }
-  oncall(call) { this.#calls.update(call) }
   onusers(users, asOf) { this.found({ users, asOf, feed: true }) }
   ondown() { this.found({ down: true }) }
 

@@ -10,12 +10,11 @@ const retryInterval = 300_000 // milliseconds until what is not supported is tri
 //   onunsupported(watching)  use HTTP, for watching only if watching is true, until the next onalive; the connection
 //                            tries again by itself
 //   onrefused(problem)       the server refuses the page
-//   onself(said)             what the user says, as the server sent it
-//   ontyping(frame)          a user types for this one
-//   oncalls(calls)           the calls of the user that go on, as the server sent them
-//   oncall(call)             one of them has changed
+//
+// What the connection receives for the user of the page itself goes to own: said, calls and typing.
 class Connection {
   #client
+  #own
   #socket
   #worked = false // whether there was a connection, by this socket or an earlier one
   #pinger // of the user to keep online
@@ -33,7 +32,7 @@ class Connection {
   #confirm // ends the wait for the response to leave
   #backoff = new Backoff()
 
-  constructor(client) { this.#client = client }
+  constructor(client, own) { [this.#client, this.#own] = [client, own] }
 
   // keepOnline keeps the client's user online until it is called without a pinger. The pinger has idle and activity(). Its
   // method overHTTP is called with true if the pinger has to do it, and with false if it does not have to any longer.
@@ -119,7 +118,7 @@ class Connection {
     if (this.#overHTTP || !impossible && failures < 5) return
     this.#overHTTP = true
     this.#pinger?.overHTTP(true)
-    this.#client.onlost()
+    this.#own.calls.lose()
     this.#unsupported(false)
   }
 
@@ -132,13 +131,14 @@ class Connection {
   }
 
   #receive(name, value, id) {
+    const { said, calls, typing } = this.#own
     if (name === 'welcome') this.#welcome()
     if (id === 0) this.#confirm?.(name === 'ok')
-    if (name === 'self') this.#client.onself(value)
-    if (name === 'typing') this.#client.ontyping(value)
-    if (name === 'call') this.#client.oncall(value)
-    if (value.self) this.#client.onself(value.self) // of the welcome
-    if (value.calls) this.#client.oncalls(value.calls) // the same
+    if (name === 'self') said.receive(value)
+    if (name === 'typing') typing.receive(value)
+    if (name === 'call') calls.update(value)
+    if (value.self) said.receive(value.self) // of the welcome
+    if (value.calls) calls.receive(value.calls) // the same
     if (value.users) this.#client.onusers(value.users, value.as_of)
     if (id === 1 && !value.more) this.#answered(value)
     if (!value.cursor) return
