@@ -118,20 +118,17 @@ func (r *Params) Number(name string, low, high, fallback int) int {
 
 // Choice returns a parameter that has one of two values. The first is the default.
 func (r *Params) Choice(name, first, second string) string {
-	return readParam(r, name, first, func(text string) (string, error) {
-		if text != first && text != second {
-			return "", problem.Errorf(problem.InvalidParameter,
-				"Invalid %s %.40q: use %s or %s.", name, text, first, second)
-		}
-		return text, nil
-	})
+	return r.choice(name, first, first, second)
 }
 
 // Bool returns a parameter that is "true" or "false"; "" if it is omitted.
-func (r *Params) Bool(name string) string {
-	return readParam(r, name, "", func(text string) (string, error) {
-		if text != "true" && text != "false" {
-			return "", problem.Errorf(problem.InvalidParameter, "Invalid %s %.40q: use true or false.", name, text)
+func (r *Params) Bool(name string) string { return r.choice(name, "", "true", "false") }
+
+func (r *Params) choice(name, fallback, first, second string) string {
+	return readParam(r, name, fallback, func(text string) (string, error) {
+		if text != first && text != second {
+			return "", problem.Errorf(problem.InvalidParameter,
+				"Invalid %s %.40q: use %s or %s.", name, text, first, second)
 		}
 		return text, nil
 	})

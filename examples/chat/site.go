@@ -15,33 +15,29 @@ import (
 //go:embed page
 var files embed.FS
 
-// site passes messages between its pages.
-type site struct{ room *room }
-
 // newSite returns a handler that accepts requests of its own pages only. Their statuses are those of a lastseen server,
 // by its URL.
 func newSite(presence string, room *room) http.Handler {
-	s := &site{room}
 	pages, _ := fs.Sub(files, "page") // a valid name, the only condition
 	mux := http.NewServeMux()
 	mux.Handle("GET /", demo.Page(pages, presence))
-	mux.HandleFunc("GET /events", s.events)
-	mux.HandleFunc("POST /messages", s.post)
+	mux.HandleFunc("GET /events", room.stream)
+	mux.HandleFunc("POST /messages", room.receive)
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// events streams the conversation to a page of a user, until the page is closed.
-func (s *site) events(w http.ResponseWriter, r *http.Request) {
-	user := r.URL.Query().Get("user")
+// stream sends the conversation to a page of a user, until the page is closed.
+func (r *room) stream(w http.ResponseWriter, request *http.Request) {
+	user := request.URL.Query().Get("user")
 	if !validUser(user) {
 		http.Error(w, "user: use 1 to 32 letters, digits or hyphens", http.StatusBadRequest)
 		return
 	}
-	s.room.join(user)
+	r.join(user)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	for last := 0; ; {
-		events, changed := s.room.after(last)
+		events, changed := r.after(last)
 		for _, e := range events {
 			data, _ := json.Marshal(e) // of texts, which does not fail
 			fmt.Fprintf(w, "data: %s\n\n", data)
@@ -49,22 +45,22 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 		}
 		_ = http.NewResponseController(w).Flush() // an error ends the context
 		select {
-		case <-r.Context().Done():
+		case <-request.Context().Done():
 			return
 		case <-changed:
 		}
 	}
 }
 
-// post adds a message of a user. A real chat would know the user from the session, and not believe the page.
-func (s *site) post(w http.ResponseWriter, r *http.Request) {
+// receive adds a message of a user. A real chat would know the user from the session, and not believe the page.
+func (r *room) receive(w http.ResponseWriter, request *http.Request) {
 	var m message
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&m)
+	err := json.NewDecoder(http.MaxBytesReader(w, request.Body, 4096)).Decode(&m)
 	if err != nil || !validUser(m.User) || m.Text == "" || utf8.RuneCountInString(m.Text) > 500 {
 		http.Error(w, "a message has a user and a text of 1 to 500 characters", http.StatusBadRequest)
 		return
 	}
-	s.room.post(m)
+	r.post(m)
 	w.WriteHeader(http.StatusNoContent)
 }
 
