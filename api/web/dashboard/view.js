@@ -1,11 +1,10 @@
-import { connect } from '../lastseen.js'
+import { connect, Socket } from '../lastseen.js'
 import { path } from './api.js'
 import { Chart } from './chart.js'
 import { Counts } from './counts.js'
 import { showCommands } from './curl.js'
 import { find, say } from './dom.js'
 import { Feed } from './feed.js'
-import { Live } from './live.js'
 import { People } from './people.js'
 import { noteTime, span } from './times.js'
 
@@ -17,7 +16,10 @@ export class View {
   #counts = new Counts()
   #chart = new Chart()
   #feed
-  #live
+  #socket
+  #state // of the connection: "connecting", "live" or "down"
+  #code // with which it was closed
+  #cursor // of the changes
   #people
   #soon
   #failures = 0
@@ -35,14 +37,21 @@ export class View {
     this.client = connect({ namespace, token: () => session.key, interval: 10_000 })
     this.#feed = new Feed(namespace)
     this.#people = new People(this)
-    this.#live = new Live(session, namespace, {
-      onstate: () => this.#showState(),
-      onchanges: users => { this.#feed.add(users); this.#refreshChanged() },
-      onreset: () => this.#refreshChanged(),
-      oncounts: counts => this.#count(counts),
-      onproblem: problem => this.#refuse(problem),
+    this.#socket = new Socket({
+      namespace,
+      token: () => session.key,
+      hello: () => ({ watch: { everyone: true, counts: true }, cursor: this.#cursor }),
+      onframe: (name, value) => this.#take(name, value),
+      ondown: (_, code) => {
+        this.#code = code
+        this.#turn('down')
+      },
+      onrefused: problem => {
+        this.#turn('down')
+        this.#refuse(problem)
+      },
     })
-    this.#showState()
+    this.#turn('connecting')
     this.#explain()
   }
 
@@ -51,7 +60,7 @@ export class View {
   close() {
     this.#abort.abort()
     clearTimeout(this.#soon)
-    for (const part of [this.#live, this.#people, this.#chart, this.client]) part.close()
+    for (const part of [this.#socket, this.#people, this.#chart, this.client]) part.close()
   }
 
   // go shows other statuses, or another user.
@@ -103,7 +112,7 @@ export class View {
   #pause() {
     const pause = this.#failures > 0
       ? Math.min(30_000, 2000 * 2 ** this.#failures)
-      : this.#live.state === 'live' ? 15_000 : 5000
+      : this.#state === 'live' ? 15_000 : 5000
     return 1000 * this.#retryAfter + pause * (0.8 + 0.4 * Math.random())
   }
 
@@ -135,18 +144,32 @@ export class View {
     this.#chart.add(counts)
   }
 
-  #showState() {
-    const text = { connecting: 'Connecting', live: 'Live', down: 'Polling' }[this.#live.state]
-    const element = find('connection')
-    say(element, text)
-    const broke = this.#live.state === 'down' && element.dataset.state !== 'down'
-    element.dataset.state = this.#live.state
-    if (broke) this.#refreshIn(500) // which shows whether the server is there; further attempts change nothing
-    if (this.#live.state === 'down' && this.#live.why) {
-      this.#feed.note(`${this.#live.why} The rest is refreshed every few seconds.`)
-    } else {
-      this.#feed.wait()
-    }
+  #take(name, value) {
+    if (name === 'problem') return this.#refuse(value)
+    const changed = value.users?.length > 0
+    this.#cursor = value.cursor ?? this.#cursor
+    this.#turn('live')
+    if (name === 'counts') this.#count(value)
+    if (name !== 'reset' && changed) this.#feed.add(value.users)
+    if (name === 'reset' || changed) this.#refreshChanged()
+  }
+
+  // turn shows the state of the connection.
+  #turn(state) {
+    if (state === 'live' && this.#state === state) return
+    if (state === 'down' && this.#state !== state) this.#refreshIn(500) // which shows whether the server is there
+    this.#state = state
+    find('connection').dataset.state = state
+    say(find('connection'), { connecting: 'Connecting', live: 'Live', down: 'Polling' }[state])
+    const why = state === 'down' && this.#why()
+    if (why) this.#feed.note(`${why} The rest is refreshed every few seconds.`)
+    else this.#feed.wait()
+  }
+
+  // why returns why there are no changes, if that is not merely a connection that broke.
+  #why() {
+    if (this.#code === 4409) return 'This namespace has no feed of changes.'
+    return this.#socket.opened ? '' : 'Changes need a WebSocket, and none can be opened here.'
   }
 
   #refuse(problem) {
