@@ -139,8 +139,8 @@ func (s *keySet) poll(ctx context.Context) {
 	}
 }
 
-// refreshOnce fetches the set if the last fetch was a while ago, and returns the error of the last one. It logs the first
-// failure and the first success after failures. It must not be called concurrently.
+// refreshOnce fetches the set if the last fetch was a while ago, and returns the error of the last one. It logs the
+// first failure and the first success after failures. It must not be called concurrently.
 func (s *keySet) refreshOnce(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:

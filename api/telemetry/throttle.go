@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 const (
@@ -117,9 +116,5 @@ func Bounded(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	text = text[:limit]
-	for !utf8.ValidString(text) && len(text) > limit-utf8.UTFMax {
-		text = text[:len(text)-1]
-	}
-	return text + "…"
+	return strings.ToValidUTF8(text[:limit], "") + "…" // half a character may be at the end
 }

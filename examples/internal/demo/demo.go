@@ -62,7 +62,7 @@ func (d Demo) Run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if *program == "" {
 		fmt.Fprintln(out, "Building lastseen. The first time, this can take some minutes.")
 		if *program, err = build(ctx, dir); err != nil {

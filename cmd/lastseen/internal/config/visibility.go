@@ -11,8 +11,15 @@ import (
 // or whose users others would see nevertheless.
 func (c *Config) checkVisibility(e *Error) {
 	for _, s := range c.all() {
-		s.checkContacts(e)
-		if s.toContacts() && (s.server == nil || s.isSet("visibility")) && !c.secured() {
+		if !s.toContacts() {
+			continue
+		}
+		if s.OnRedis() {
+			s.checkSideKeys(e, "visibility",
+				"users in a set that other programs can write have no contacts: set visibility to everyone for it",
+				"contacts require a prefix without braces")
+		}
+		if (s.server == nil || s.isSet("visibility")) && !c.secured() {
 			e.Addf("%s: without %s and JWTs, anyone sees everyone; configure JWTs, or set visibility to everyone",
 				s.describe("visibility"), keysSection)
 		}
@@ -23,16 +30,6 @@ func (c *Config) checkVisibility(e *Error) {
 // toContacts reports whether users are visible to their contacts only.
 func (s *Values) toContacts() bool {
 	return s.valid("visibility") && s.Visibility == api.VisibleToContacts
-}
-
-// checkContacts reports a namespace whose users cannot have contacts.
-func (s *Values) checkContacts(e *Error) {
-	if !s.OnRedis() || !s.toContacts() {
-		return
-	}
-	s.checkSideKeys(e, "visibility",
-		"users in a set that other programs can write have no contacts: set visibility to everyone for it",
-		"contacts require a prefix without braces")
 }
 
 // checkAnonymousVisibility reports namespaces that anonymous callers can read, and in which they would see nobody. Most
