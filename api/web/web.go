@@ -109,9 +109,6 @@ func (p Pages) Serve(w http.ResponseWriter, r *http.Request, path string, compre
 	return nil
 }
 
-// isShared reports whether web pages of any origin can use the file at a path.
-func isShared(path string) bool { return path == "/lastseen.js" || path == "/lastseen.d.ts" }
-
 // protect sets the headers that limit what a page can do, and who can use and keep it. Caches revalidate a page each
 // time, because an upgrade of the server can change it. They can keep a shared script for a few minutes: it is one
 // file, so that no cache can mix two versions.
@@ -122,7 +119,7 @@ func protect(header http.Header, path string) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("X-Frame-Options", "DENY") // for browsers that do not know frame-ancestors
-	if isShared(path) {
+	if path == "/lastseen.js" || path == "/lastseen.d.ts" {
 		header.Set("Cache-Control", "public, max-age=300")
 		header.Set("Cross-Origin-Resource-Policy", "cross-origin")
 		header.Set("Access-Control-Allow-Origin", "*")

@@ -22,7 +22,7 @@ func listenAdmin(c *config.Config, logger *slog.Logger) (net.Listener, error) {
 	if c.AdminListen == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	listener, err := listenOn(c.AdminListen, c.Source("admin-listen"), "admin-listen")
+	listener, err := listen(c, "admin-listen", c.AdminListen)
 	if errors.Is(err, syscall.EADDRINUSE) && c.IsDefault("admin-listen") {
 		logger.Warn("there are no metrics: the default admin address is in use; set --admin-listen to another one, "+
 			"or to off", "address", c.AdminListen)

@@ -11,13 +11,8 @@ import (
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
-// listen opens the port in the settings.
-func listen(c *config.Config) (net.Listener, error) {
-	return listenOn(c.Listen, c.Source("listen"), "listen")
-}
-
-// listenOn opens the port of an address. The error names the setting that has it.
-func listenOn(address, source, setting string) (net.Listener, error) {
+// listen opens the port of an address, which a setting has.
+func listen(c *config.Config, setting, address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if err == nil {
 		return listener, nil
@@ -30,7 +25,7 @@ func listenOn(address, source, setting string) (net.Listener, error) {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		advice = "stop the process that uses it, or " + advice
 	}
-	return nil, fmt.Errorf("cannot listen on %s (%s): %w; %s", address, source, err, advice)
+	return nil, fmt.Errorf("cannot listen on %s (%s): %w; %s", address, c.Source(setting), err, advice)
 }
 
 // banner is what a server prints when it is ready.

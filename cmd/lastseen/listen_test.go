@@ -41,7 +41,7 @@ func TestListenErrors(t *testing.T) {
 	reserved := []string{"LASTSEEN_LISTEN=192.0.2.1:0", "LASTSEEN_AUTH=none"} // for documentation
 	c, err := config.Loader{Environ: reserved}.Load()
 	require.NoError(t, err)
-	_, err = listen(c)
+	_, err = listen(c, "listen", c.Listen)
 	require.ErrorContains(t, err, "cannot listen on 192.0.2.1:0 (env LASTSEEN_LISTEN): ")
 	require.ErrorContains(t, err, "; choose another address with --listen or LASTSEEN_LISTEN")
 }

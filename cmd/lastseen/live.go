@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"math"
 	"time"
 
@@ -86,14 +85,6 @@ func maxWebSockets(setting, connections int) int {
 		return min(setting, connections)
 	}
 	return connections - min(max(connections/32, 64), connections/2)
-}
-
-// warnFewConnections warns if there cannot be as many WebSockets as set, because the process cannot open as many files.
-func warnFewConnections(c *config.Config, connections int, logger *slog.Logger) {
-	if c.MaxWebsockets > connections {
-		logger.Warn("max-websockets is more than the number of connections: raise the limit of open files",
-			"max_websockets", c.MaxWebsockets, "connections", connections)
-	}
 }
 
 // endWebSockets waits until no WebSocket is left and, after a time, closes the rest. It returns an error if the server

@@ -55,7 +55,8 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 	for _, warning := range c.Warnings {
 		logger.Warn(warning)
 	}
-	listener, err := listen(c) // before the store, which can create a file; connections wait until serve accepts them
+	// Before the store, which can create a file; connections wait until serve accepts them.
+	listener, err := listen(c, "listen", c.Listen)
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,10 @@ func serve(
 	c, logger := running.config(), running.logger
 	server := api.NewServer(running, logger)
 	most := maxConnections(c.MaxConnections, descriptors())
-	warnFewConnections(c, most, logger)
+	if c.MaxWebsockets > most { // the process cannot open as many files
+		logger.Warn("max-websockets is more than the number of connections: raise the limit of open files",
+			"max_websockets", c.MaxWebsockets, "connections", most)
+	}
 	listener := api.LimitConnections(server, clients, most, logger, running.metrics)
 	stopAdmin := serveAdmin(ctx, operators, running)
 	defer stopAdmin()

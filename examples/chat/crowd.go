@@ -46,7 +46,7 @@ type deeds struct {
 	messages      []message
 }
 
-func newCrowd(random *rand.Rand) *crowd {
+func newCrowd(names []string, random *rand.Rand) *crowd {
 	c := &crowd{random: random, phases: []phase{
 		{here, "is here"},
 		{idle, "is idle: a yellow dot, although the page is open"},
@@ -55,18 +55,10 @@ func newCrowd(random *rand.Rand) *crowd {
 		{here, "is here"},
 		{silent, fmt.Sprintf("has lost the network: yellow after %s, grey after %s", demo.Green, demo.Yellow)},
 	}}
-	for _, name := range []string{"alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"} {
+	for _, name := range names {
 		c.people = append(c.people, &person{name: name})
 	}
 	return c
-}
-
-// names returns the names of all people.
-func (c *crowd) names() (all []string) {
-	for _, p := range c.people {
-		all = append(all, p.name)
-	}
-	return all
 }
 
 // doing returns what a person does.

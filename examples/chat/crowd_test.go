@@ -28,6 +28,10 @@ func (l lastHeard) status(now time.Time) string {
 	}
 }
 
+func names() []string {
+	return []string{"alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"}
+}
+
 // record applies what people did, and checks it.
 func record(t *testing.T, heard map[string]lastHeard, did deeds, now time.Time) {
 	t.Helper()
@@ -49,7 +53,7 @@ func record(t *testing.T, heard map[string]lastHeard, did deeds, now time.Time) 
 func TestCrowdShowsEveryStatus(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		people := newCrowd(rand.New(rand.NewPCG(seed, 0)))
+		people := newCrowd(names(), rand.New(rand.NewPCG(seed, 0)))
 		now := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
 		heard, seen, changed := map[string]lastHeard{}, map[string]int{}, map[string]map[string]bool{}
 		for second := range 600 {
@@ -70,7 +74,7 @@ func TestCrowdShowsEveryStatus(t *testing.T) {
 			}
 			now = now.Add(time.Second)
 		}
-		for _, name := range people.names() {
+		for _, name := range names() {
 			require.Len(t, changed[name], 3, "%s, seed %d", name, seed)
 		}
 	}
@@ -79,7 +83,7 @@ func TestCrowdShowsEveryStatus(t *testing.T) {
 // TestCrowdPingsInTime: people who are online never turn yellow, and the others send nothing.
 func TestCrowdPingsInTime(t *testing.T) {
 	t.Parallel()
-	people := newCrowd(rand.New(rand.NewPCG(1, 2)))
+	people := newCrowd(names(), rand.New(rand.NewPCG(1, 2)))
 	now := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
 	heard, idles, leaves := map[string]lastHeard{}, 0, 0
 	for second := range 3600 {

@@ -23,8 +23,8 @@ func main() {
 
 // chat returns the handler of the page, and simulates users until the context ends.
 func chat(ctx context.Context, url string, out io.Writer) http.Handler {
-	people := newCrowd(rand.New(rand.NewPCG(rand.Uint64(), 0)))
-	room := newRoom(people.names()...)
+	names := []string{"alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"}
+	people, room := newCrowd(names, rand.New(rand.NewPCG(rand.Uint64(), 0))), newRoom(names...)
 	go simulate(ctx, people, presence(url+"/v1/namespaces/chat"), room, out)
 	return newSite(url, room)
 }

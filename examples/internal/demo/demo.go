@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -65,8 +67,10 @@ func (d Demo) Run(ctx context.Context, args []string, out io.Writer) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	if *program == "" {
 		fmt.Fprintln(out, "Building lastseen. The first time, this can take some minutes.")
-		if *program, err = build(ctx, dir); err != nil {
-			return err
+		*program = filepath.Join(dir, "lastseen")
+		build := exec.CommandContext(ctx, "go", "build", "-o", *program, "github.com/lastseen/lastseen/cmd/lastseen")
+		if log, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("building lastseen: %w\n%s", err, log)
 		}
 	}
 	origins := "http://localhost:*,http://127.0.0.1:*,http://" + listener.Addr().String()

@@ -25,16 +25,6 @@ const (
 // stopTime is how long the server can take to stop before it is killed.
 const stopTime = 10 * time.Second
 
-// build builds the lastseen program of this module in a folder.
-func build(ctx context.Context, dir string) (program string, err error) {
-	program = filepath.Join(dir, "lastseen")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/lastseen/lastseen/cmd/lastseen")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building lastseen: %w\n%s", err, out)
-	}
-	return program, nil
-}
-
 // withServer starts a lastseen server, calls use with its URL, and stops the server. The context of use ends when the
 // server does, which is an error.
 func withServer(
