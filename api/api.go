@@ -143,7 +143,8 @@ type Shared struct {
 // Now.
 func NewShared(c Config) *Shared {
 	c = c.withDefaults()
-	bodies, load := limit.NewMemory(c.BodyMemory, guard.ErrBodyMemory), guard.NewLoad(c.Logger, c.Now, telemetry.SettleTime)
+	bodies := limit.NewMemory(c.BodyMemory, guard.ErrBodyMemory)
+	load := guard.NewLoad(c.Logger, c.Now, telemetry.SettleTime)
 	s := &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, load: load,
 		outages: telemetry.NewOutages(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),

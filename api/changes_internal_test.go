@@ -13,12 +13,6 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-func requireCode(t *testing.T, want problem.Code, err error) {
-	t.Helper()
-	require.Error(t, err)
-	require.Equal(t, want, classify(err).Code)
-}
-
 // FuzzCursor checks that an accepted cursor has valid parameters, and that they encode to the same cursor.
 func FuzzCursor(f *testing.F) {
 	p, err := readListParams(request.Query{

@@ -98,7 +98,8 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 			Shared: s.Subscriptions, Namespace: w.namespace,
 			Payer: func() (limit.Key, bool) { return w.limiter.Key(c.Request(), w.caller) },
 		},
-		Server: func() *subscription.Server { return s.newest.Load().live.Server }, Caller: func() *auth.Caller { return w.caller },
+		Server: func() *subscription.Server { return s.newest.Load().live.Server },
+		Caller: func() *auth.Caller { return w.caller },
 	})
 	if err := w.Open(c.Request().Context(), asked.Query); err != nil {
 		return nil, err

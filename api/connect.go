@@ -74,13 +74,14 @@ func checkUpgrade(r *http.Request) error {
 
 // sessions returns what WebSockets, and all who follow changes, use of the server.
 func (s *server) sessions() *session.Server {
+	limits := s.Config.WebSockets //nolint:staticcheck // not the method of [session.Hub] with this name
 	return &session.Server{
 		Server: &subscription.Server{
 			Options: audience.Options{Store: s.Store, Feeds: s.Feeds, Shared: s.audience},
 			Viewer:  s.viewerOf, Restricted: s.isRestricted, Limiter: &s.limiter, Load: s.load, Random: s.Random,
 			Now: s.Now, Lag: s.Telemetry.ObserveLag,
 		},
-		Limits: s.Config.WebSockets, Connections: s.Connections, Calls: s.Keeper, Logger: s.Logger,
+		Limits: limits, Connections: s.Connections, Calls: s.Keeper, Logger: s.Logger,
 		Thresholds:   func(namespace string) lastseen.Thresholds { return s.settings(namespace).Thresholds },
 		PingInterval: func(namespace string) time.Duration { return s.settings(namespace).PingInterval },
 		CheckServed:  s.checkServed, Count: s.countNow, RetryAfter: s.retryAfter, NameOf: s.nameOf,

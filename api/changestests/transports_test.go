@@ -200,7 +200,7 @@ func TestTransportsAreCharged(t *testing.T) {
 	users := strings.Split("abcdefghijkl", "")
 	from := func(format string, i int) []string { return []string{kit.ForwardedFor(fmt.Sprintf(format, i))} }
 	for i, transport := range transports() {
-		t.Run(transport.name, func(t *testing.T) {
+		t.Run(transport.name, func(*testing.T) {
 			f := following{users: users, caller: from("203.0.113.%d", i)}
 			next, end := transport.follow(w, f)
 			opened := sent(next)

@@ -197,8 +197,8 @@ func (c writeCmd) call(ctx context.Context, s *Store, left bool) shardCall {
 	return run
 }
 
-// args returns the arguments of pingplain.lua. Most events of a batch have the same time: it is formatted once. Users and
-// times are passed as pointers: as strings, each would be copied into an interface.
+// args returns the arguments of pingplain.lua. Most events of a batch have the same time: it is formatted once. Users
+// and times are passed as pointers: as strings, each would be copied into an interface.
 func (c writeCmd) args() []any {
 	earliest, latest := c.times()
 	args := append(make([]any, 0, 8+2*len(c.index)), "-"+c.time(earliest), int64(latest), c.perScore(), c.sampled)

@@ -73,9 +73,9 @@ func (n *session) confirmCaller(before, current *auth.Caller, err error) (*auth.
 }
 
 // checkSockets checks the callers of all WebSockets again after a reload.
-func (s *Hub) checkSockets() {
-	checkSessions(s.sockets.all(), func(credentials []string) (*auth.Caller, error) {
-		return s.Authenticate(context.Background(), credentials)
+func (h *Hub) checkSockets() {
+	checkSessions(h.sockets.all(), func(credentials []string) (*auth.Caller, error) {
+		return h.Authenticate(context.Background(), credentials)
 	})
 }
 

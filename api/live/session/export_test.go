@@ -21,12 +21,12 @@ var CheckSessions = checkSessions
 // timers is time.AfterFunc, or what replaces it.
 type timers = func(time.Duration, func()) *time.Timer
 
-func (s *Hub) Receive(signal store.Signal)     { s.receive(signal) }
-func (s *Hub) Sessions() []*session            { return s.sockets.all() }
-func (s *Hub) SetTimers(t timers)              { s.userStates.after = t }
-func (s *Hub) UserStates() int                 { return lenOf(&s.userStates.mu, &s.userStates.users) }
-func (s *Hub) SlotsTaken() int                 { return valueOf(&s.arrivals.mu, &s.arrivals.taken) }
-func (s *Hub) WaitingForSlot() int             { return kit.Locked(&s.arrivals.mu, s.arrivals.queue.Len) }
+func (h *Hub) Receive(signal store.Signal)     { h.receive(signal) }
+func (h *Hub) Sessions() []*session            { return h.sockets.all() }
+func (h *Hub) SetTimers(t timers)              { h.userStates.after = t }
+func (h *Hub) UserStates() int                 { return lenOf(&h.userStates.mu, &h.userStates.users) }
+func (h *Hub) SlotsTaken() int                 { return valueOf(&h.arrivals.mu, &h.arrivals.taken) }
+func (h *Hub) WaitingForSlot() int             { return kit.Locked(&h.arrivals.mu, h.arrivals.queue.Len) }
 func (n *session) Arriving() bool              { return valueOf(&n.mu, &n.arriving) }
 func (n *session) Caller() *auth.Caller        { return n.currentCaller() }
 func (n *session) End(why connections.Reason)  { n.ended(why) }
@@ -40,51 +40,51 @@ func lenOf[K comparable, V any](mu sync.Locker, m *map[K]V) int {
 }
 
 // KnowsCall reports whether the state of a user has a call.
-func (s *Hub) KnowsCall(of lastseen.UserKey, id string) bool {
-	return kit.Locked(&s.userStates.mu, func() bool {
-		st := s.userStates.users[of]
+func (h *Hub) KnowsCall(of lastseen.UserKey, id string) bool {
+	return kit.Locked(&h.userStates.mu, func() bool {
+		st := h.userStates.users[of]
 		return st != nil && st.call(id) != nil
 	})
 }
 
 // Refreshing returns how many states of users are to be read again.
-func (s *Hub) Refreshing() (n int) {
-	s.userStates.mu.Lock()
-	defer s.userStates.mu.Unlock()
-	for _, st := range s.userStates.users {
+func (h *Hub) Refreshing() (n int) {
+	h.userStates.mu.Lock()
+	defer h.userStates.mu.Unlock()
+	for _, st := range h.userStates.users {
 		if st.job != nil {
 			n++
 		}
 	}
-	return n + len(s.userStates.spread)
+	return n + len(h.userStates.spread)
 }
 
 // Watch has a caller follow n more users.
-func (s *Hub) Watch(caller *auth.Caller, n int) (end func(), err error) {
-	l := subscription.Ledger{Shared: s.Subscriptions}
+func (h *Hub) Watch(caller *auth.Caller, n int) (end func(), err error) {
+	l := subscription.Ledger{Shared: h.Subscriptions}
 	return l.Clear, l.Set(n, caller)
 }
 
-func (s *Hub) WatchesOf(caller limit.Key) int { return s.Subscriptions.Users.Of(caller) }
+func (h *Hub) WatchesOf(caller limit.Key) int { return h.Subscriptions.Users.Of(caller) }
 
-func (s *Hub) CountFollowers(namespace string) int {
-	s.counting.mu.Lock()
-	defer s.counting.mu.Unlock()
-	if space := s.counting.spaces[namespace]; space != nil {
+func (h *Hub) CountFollowers(namespace string) int {
+	h.counting.mu.Lock()
+	defer h.counting.mu.Unlock()
+	if space := h.counting.spaces[namespace]; space != nil {
 		return len(space.followers)
 	}
 	return 0
 }
 
 // OneArrival has one client at a time begin a session. A test can be that client.
-func (s *Hub) OneArrival() (enter func(context.Context) error, leave func()) {
-	s.arrivals.slots, s.arrivals.hellos = 1, make(chan struct{}, 1)
-	return s.arrivals.enter, s.arrivals.leave
+func (h *Hub) OneArrival() (enter func(context.Context) error, leave func()) {
+	h.arrivals.slots, h.arrivals.hellos = 1, make(chan struct{}, 1)
+	return h.arrivals.enter, h.arrivals.leave
 }
 
 // Jam has no more clients begin, as if those before them did not end.
-func (s *Hub) Jam() {
-	a := s.arrivals
+func (h *Hub) Jam() {
+	a := h.arrivals
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.slots, a.taken, a.since = 1, 1, a.now().Add(-time.Hour)

@@ -18,41 +18,41 @@ const (
 
 // Listen passes the signals of all servers on to the connections to this one, until the context ends. A handler has to
 // exist.
-func (s *Hub) Listen(ctx context.Context) {
-	s.newest.Load().Store.Listen(ctx, s.receive)
+func (h *Hub) Listen(ctx context.Context) {
+	h.newest.Load().Store.Listen(ctx, h.receive)
 }
 
 // receive handles a signal. It does not wait for the store or for clients.
-func (s *Hub) receive(signal store.Signal) {
-	defer s.recoverSignal()
+func (h *Hub) receive(signal store.Signal) {
+	defer h.recoverSignal()
 	switch {
 	case signal.Kind == signalSelf && signal.User != "":
 		of := lastseen.UserKey{Namespace: signal.Namespace, User: signal.User}
-		s.userStates.refresh(of, reason{availability: true, renewed: true})
+		h.userStates.refresh(of, reason{availability: true, renewed: true})
 	case signal.Kind == signalSelf:
-		s.userStates.refreshAll(signal.Namespace)
+		h.userStates.refreshAll(signal.Namespace)
 	case signal.Kind == signalTyping:
-		s.deliverTyping(signal)
+		h.deliverTyping(signal)
 	case signal.Kind == "":
-		s.newest.Load().Calls.Receive(signal)
-		s.userStates.refreshAll("")
+		h.newest.Load().Calls.Receive(signal)
+		h.userStates.refreshAll("")
 	default:
-		s.newest.Load().Calls.Receive(signal)
-		s.userStates.receiveCall(signal.Namespace, calls.OfSignal(signal))
+		h.newest.Load().Calls.Receive(signal)
+		h.userStates.receiveCall(signal.Namespace, calls.OfSignal(signal))
 	}
 }
 
 // recoverSignal logs a panic of what handles a signal.
-func (s *Hub) recoverSignal() {
+func (h *Hub) recoverSignal() {
 	if panicked := recover(); panicked != nil {
-		s.Defects.Log(slog.LevelError, "signal", "a signal could not be handled",
+		h.Defects.Log(slog.LevelError, "signal", "a signal could not be handled",
 			slog.String("error", fmt.Sprint(panicked)))
 	}
 }
 
 // sessionsOf returns the sessions of a user, also those that are being opened.
-func (s *Hub) sessionsOf(p lastseen.UserKey) (sessions []*session) {
-	for _, peer := range s.newest.Load().Connections.Peers(p.Namespace, p.User) {
+func (h *Hub) sessionsOf(p lastseen.UserKey) (sessions []*session) {
+	for _, peer := range h.newest.Load().Connections.Peers(p.Namespace, p.User) {
 		if n, ok := peer.(*session); ok {
 			sessions = append(sessions, n)
 		}

@@ -125,14 +125,14 @@ func (s *sockets) all() []*session {
 
 // EndWebSockets returns when no WebSocket is open any longer. When the context ends, it closes the rest. It is for the
 // time after [Hub.Drain].
-func (s *Hub) EndWebSockets(ctx context.Context) {
+func (h *Hub) EndWebSockets(ctx context.Context) {
 	select {
-	case <-s.sockets.empty():
+	case <-h.sockets.empty():
 		return
 	case <-ctx.Done():
 	}
 	var closing sync.WaitGroup
-	for _, n := range s.sockets.all() {
+	for _, n := range h.sockets.all() {
 		closing.Go(func() { n.close(errShuttingDown()) })
 	}
 	closing.Wait()
@@ -158,12 +158,12 @@ func (s *sockets) empty() <-chan struct{} {
 }
 
 // drainSockets asks all clients to connect to another server, spread over the time to drain.
-func (s *Hub) drainSockets() {
-	newest := s.newest.Load()
+func (h *Hub) drainSockets() {
+	newest := h.newest.Load()
 	if newest == nil {
 		return
 	}
-	all, drain := s.sockets.all(), newest.Limits.Drain
+	all, drain := h.sockets.all(), newest.Limits.Drain
 	spread := max(drain/2, drain/10*9-maxByePause) // the last ones need a moment, too
 	for i, n := range all {
 		time.AfterFunc(spread*time.Duration(i)/time.Duration(len(all)), n.bye)

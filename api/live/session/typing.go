@@ -123,19 +123,19 @@ func (s *Server) thoseWhoSee(ctx context.Context, namespace, user string, others
 
 // deliverTyping sends a frame to the connections of the users that a signal names. They need the rights by which they
 // could follow the sender.
-func (s *Hub) deliverTyping(signal store.Signal) {
+func (h *Hub) deliverTyping(signal store.Signal) {
 	t, ok := decodeTyping(signal.Data)
 	if !ok || signal.User == "" {
 		return
 	}
 	var frame []byte
 	for _, user := range t.to {
-		for _, n := range s.sessionsOf(lastseen.UserKey{Namespace: signal.Namespace, User: user}) {
+		for _, n := range h.sessionsOf(lastseen.UserKey{Namespace: signal.Namespace, User: user}) {
 			if frame == nil {
 				frame = t.frame(signal.User)
 			}
 			if guard.Read.Check(n.namespace, "", n.currentCaller()) == nil && n.sendSoon(frame) {
-				s.Telemetry.CountSocket(telemetry.TypingDelivered)
+				h.Telemetry.CountSocket(telemetry.TypingDelivered)
 			}
 		}
 	}

@@ -61,12 +61,13 @@ func (s *Subscription) Wait(ctx context.Context, d time.Duration, limit int) (ba
 
 // tick returns a tick, unless changes are not complete.
 func (s *Subscription) tick() (batch feed.Batch, e Event, err error) {
+	complete := true
 	if s.watcher != nil {
-		complete := false
-		if batch, complete = s.watcher.Tick(); !complete {
-			s.tickAt = s.o.Server().Now().Add(tickRetry)
-			return batch, Nothing, nil
-		}
+		batch, complete = s.watcher.Tick()
+	}
+	if !complete {
+		s.tickAt = s.o.Server().Now().Add(tickRetry)
+		return batch, Nothing, nil
 	}
 	s.Planned()
 	return batch, Tick, nil
