@@ -170,19 +170,16 @@ func (t *callTable) calleeBusy(c store.NewCall, m clockReading) (refused, caller
 	return rings || !c.CalleeHidden, c.CalleeHidden
 }
 
-// newCallRecord returns a call that rings. Its texts are copies: they may be parts of a request.
+// newCallRecord returns a call that rings.
 func newCallRecord(c store.NewCall, m clockReading) *callRecord {
-	from, device := strings.Clone(c.From), strings.Clone(c.FromDevice)
 	return &callRecord{
 		Call: lastseen.Call{
-			ID: strings.Clone(c.ID), From: from, To: strings.Clone(c.To), State: lastseen.Ringing, Version: 1,
-			FromDevice: device, By: from, ByDevice: device,
-			Created: m.wall, Expires: m.wall.Add(c.Ring), App: strings.Clone(c.App),
+			ID: c.ID, From: c.From, To: c.To, State: lastseen.Ringing, Version: 1,
+			FromDevice: c.FromDevice, By: c.From, ByDevice: c.FromDevice,
+			Created: m.wall, Expires: m.wall.Add(c.Ring), App: c.App,
 		},
-		callTerms: callTerms{
-			timeout: c.Timeout, shown: c.Shown, key: strings.Clone(c.Key), digest: strings.Clone(c.Digest),
-		},
-		due: m.at + c.Ring,
+		callTerms: callTerms{timeout: c.Timeout, shown: c.Shown, key: c.Key, digest: c.Digest},
+		due:       m.at + c.Ring,
 	}
 }
 
