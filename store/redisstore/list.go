@@ -69,7 +69,7 @@ func (s *Store) sources(ctx context.Context, ns namespace, q store.ListQuery) ([
 	var all []store.Source
 	for _, key := range ns.all() {
 		shard := s.listing(ctx, ns, key, q)
-		c := redisclient.Call{Key: key, Args: []any{shard.size}}
+		c := redisclient.Call{Script: scripts.Page, Key: key, Args: []any{shard.size}}
 		for _, span := range q.Ranges {
 			if args, ok := ns.pageArgs(q, span); ok {
 				c.Args = append(c.Args, args...)
@@ -80,7 +80,7 @@ func (s *Store) sources(ctx context.Context, ns namespace, q store.ListQuery) ([
 			calls = append(calls, c)
 		}
 	}
-	cmds, err := s.client.RunAll(ctx, scripts.Page, calls)
+	cmds, err := s.client.RunAll(ctx, calls)
 	if err != nil {
 		return nil, err
 	}

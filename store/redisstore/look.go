@@ -85,7 +85,7 @@ func (s *shards) lookAt(ctx context.Context, all []*look) (failed map[string]err
 			wrong, calls = append(wrong, l), append(calls, *correction)
 		}
 	}
-	for i, cmd := range s.client.RunEach(ctx, nil, calls) {
+	for i, cmd := range s.client.RunEach(ctx, calls) {
 		shard := wrong[i].shard
 		text, err := s.repair(ctx, calls[i], cmd)
 		if err != nil && (!redis.HasErrorPrefix(err, "TRYAGAIN") || s.sides.of(shard).stored == "") {
@@ -105,7 +105,7 @@ func (s *shards) repair(ctx context.Context, c redisclient.Call, cmd *redis.Cmd)
 		return sides(stored), err
 	}
 	c.Args = []any{c.Args[0], place, "", c.Args[3], stored}
-	return s.repair(ctx, c, s.client.RunEach(ctx, nil, []redisclient.Call{c})[0])
+	return s.repair(ctx, c, s.client.RunEach(ctx, []redisclient.Call{c})[0])
 }
 
 // compare learns what the hash of a shard has, and which of its keys exist. It returns the call that corrects the hash;

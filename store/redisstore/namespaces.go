@@ -76,8 +76,8 @@ func (s *registry) writeNames(ctx context.Context, all []*resolvedNamespace, lim
 		for _, c := range part {
 			args = append(args, c.name)
 		}
-		replies, err := s.client.RunInts(ctx, scripts.Register, len(part), redisclient.Call{
-			Key: s.keys.registry(), Args: args,
+		replies, err := s.client.RunInts(ctx, len(part), redisclient.Call{
+			Script: scripts.Register, Key: s.keys.registry(), Args: args,
 		})
 		if err != nil {
 			return err

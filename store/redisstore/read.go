@@ -136,9 +136,9 @@ func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.R
 	}
 	var calls []redisclient.Call
 	for _, key := range ns.all() {
-		calls = append(calls, redisclient.Call{Key: key, Args: args})
+		calls = append(calls, redisclient.Call{Script: scripts.Count, Key: key, Args: args})
 	}
-	shards, err := s.client.RunInts(ctx, scripts.Count, len(counts), calls...)
+	shards, err := s.client.RunInts(ctx, len(counts), calls...)
 	if err != nil {
 		return nil, err
 	}

@@ -164,7 +164,7 @@ func (s *shards) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd 
 		for i, at := range ready {
 			batch[i] = s.sidesCall(&calls[at], needs[at])
 		}
-		for i, cmd := range s.client.RunEach(ctx, nil, batch) {
+		for i, cmd := range s.client.RunEach(ctx, batch) {
 			at := ready[i]
 			if cmds[at] = cmd; !s.repeats(&calls[at], cmd, &needs[at]) {
 				s.forgetIfCreated(&calls[at], batch[i])

@@ -68,7 +68,7 @@ func (s *Calls) send(ctx context.Context, ns Namespace, script *redis.Script, ar
 	waiting, cancel := context.WithTimeout(ctx, s.client.RepeatTime(ctx))
 	defer cancel()
 	for {
-		cmd := s.client.RunEach(ctx, nil,
+		cmd := s.client.RunEach(ctx,
 			[]redisclient.Call{{Key: keys[0], Others: keys[1:], Args: args, Script: script}})[0]
 		if !redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") {
 			return cmd, redisclient.Translate(cmd.Err())

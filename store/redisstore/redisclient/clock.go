@@ -84,7 +84,7 @@ func (c *Client) readTime(ctx context.Context, key string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer cancel()
-	replies, err := c.RunInts(ctx, scripts.Time, 2, Call{Key: key})
+	replies, err := c.RunInts(ctx, 2, Call{Script: scripts.Time, Key: key})
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -1,7 +1,6 @@
 package redisclient
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -10,23 +9,23 @@ import (
 
 // Call is one run of a script on one key, and perhaps on others in the same slot.
 type Call struct {
+	Script *redis.Script
 	Key    string
-	Args   []any
 	Others []string
-	Script *redis.Script // if not nil, it is run instead of the one that the other calls run
+	Args   []any
 }
 
 func (c Call) keys() []string { return append([]string{c.Key}, c.Others...) }
 
 // Run runs a script on one key.
 func (c *Client) Run(ctx context.Context, script *redis.Script, key string, args ...any) (*redis.Cmd, error) {
-	cmd := c.RunEach(ctx, script, []Call{{Key: key, Args: args}})[0]
+	cmd := c.RunEach(ctx, []Call{{Script: script, Key: key, Args: args}})[0]
 	return cmd, Translate(cmd.Err())
 }
 
-// RunInts is RunAll for a script that returns n numbers.
-func (c *Client) RunInts(ctx context.Context, script *redis.Script, n int, calls ...Call) ([][]int64, error) {
-	cmds, err := c.RunAll(ctx, script, calls)
+// RunInts is RunAll for scripts that return n numbers.
+func (c *Client) RunInts(ctx context.Context, n int, calls ...Call) ([][]int64, error) {
+	cmds, err := c.RunAll(ctx, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +47,10 @@ func Slice(reply any, n int) ([]any, error) {
 	return elements, nil
 }
 
-// RunAll runs a script once for each call, all in one round trip, and returns the replies in the order of the calls.
-// The error is that of the first call that failed; others may have run.
-func (c *Client) RunAll(ctx context.Context, script *redis.Script, calls []Call) ([]*redis.Cmd, error) {
-	cmds := c.RunEach(ctx, script, calls)
+// RunAll makes calls, all in one round trip, and returns the replies in their order. The error is that of the first call
+// that failed; others may have run.
+func (c *Client) RunAll(ctx context.Context, calls []Call) ([]*redis.Cmd, error) {
+	cmds := c.RunEach(ctx, calls)
 	return cmds, Translate(FirstError(cmds))
 }
 
@@ -75,9 +74,9 @@ func Sum(cmds []*redis.IntCmd) (n int64, err error) {
 
 // RunEach is RunAll with the error of each call in its reply. Redis forgets scripts when it restarts or fails over;
 // unknown ones are sent again in full.
-func (c *Client) RunEach(ctx context.Context, script *redis.Script, calls []Call) []*redis.Cmd {
+func (c *Client) RunEach(ctx context.Context, calls []Call) []*redis.Cmd {
 	cmds := c.pipeline(ctx, calls, func(p redis.Scripter, one Call) *redis.Cmd {
-		return p.EvalSha(ctx, cmp.Or(one.Script, script).Hash(), one.keys(), one.Args...)
+		return p.EvalSha(ctx, one.Script.Hash(), one.keys(), one.Args...)
 	})
 	var missing []int
 	var again []Call
@@ -90,7 +89,7 @@ func (c *Client) RunEach(ctx context.Context, script *redis.Script, calls []Call
 		return cmds
 	}
 	resent := c.pipeline(ctx, again, func(p redis.Scripter, one Call) *redis.Cmd {
-		return cmp.Or(one.Script, script).Eval(ctx, p, one.keys(), one.Args...)
+		return one.Script.Eval(ctx, p, one.keys(), one.Args...)
 	})
 	for i, cmd := range resent {
 		cmds[missing[i]] = cmd
@@ -98,11 +97,11 @@ func (c *Client) RunEach(ctx context.Context, script *redis.Script, calls []Call
 	return cmds
 }
 
-// pipeline sends one command for each call in one round trip. Errors stay in the commands. In a Cluster, a call with a
-// separate script is always in a pipeline: its caller has to learn at once of TRYAGAIN, after which go-redis repeats a
+// pipeline sends one command for each call in one round trip. Errors stay in the commands. In a Cluster, a call with
+// several keys is always in a pipeline: its caller has to learn at once of TRYAGAIN, after which go-redis repeats a
 // command that is not in one.
 func (c *Client) pipeline(ctx context.Context, calls []Call, send func(redis.Scripter, Call) *redis.Cmd) []*redis.Cmd {
-	if len(calls) == 1 && (calls[0].Script == nil || !c.InCluster()) {
+	if len(calls) == 1 && (len(calls[0].Others) == 0 || !c.InCluster()) {
 		return []*redis.Cmd{send(c.Reader(ctx), calls[0])}
 	}
 	pipe := c.Reader(ctx).Pipeline()
