@@ -24,20 +24,33 @@ func (s *Store) RecordDevices(
 	if s.journal.Outlasts() {
 		batch = slices.Clone(batch) // the write can outlast the call
 	}
-	users := make(map[string]lastseen.State, len(batch))
-	for part := range slices.Chunk(batch, maxDeviceWrite) {
+	user := func(event store.DeviceEvent) string { return event.User }
+	return inParts(batch, user, func(part []store.DeviceEvent) ([]lastseen.State, error) {
 		a := &deviceEvents{namespace: namespace, window: window, batch: part, now: s.tables.readClock}
 		if err := s.journal.Do(ctx, Write{op: a}); err != nil {
 			return nil, err // and not states, which the write may still change
 		}
-		if a.err != nil {
-			return nil, a.err
+		return a.states, a.err
+	})
+}
+
+// inParts records a batch in several writes. It returns the state of each event's user after the last one.
+func inParts[T any](
+	batch []T, userOf func(T) string, record func(part []T) ([]lastseen.State, error),
+) ([]lastseen.State, error) {
+	users := make(map[string]lastseen.State, len(batch))
+	for part := range slices.Chunk(batch, maxDeviceWrite) {
+		states, err := record(part)
+		if err != nil {
+			return nil, err
 		}
-		maps.Copy(users, a.states)
+		for i, event := range part {
+			users[userOf(event)] = states[i]
+		}
 	}
 	states := make([]lastseen.State, len(batch))
 	for i, event := range batch {
-		states[i] = users[event.User]
+		states[i] = users[userOf(event)]
 	}
 	return states, nil
 }
@@ -64,8 +77,8 @@ type deviceEvents struct {
 	window    time.Duration
 	batch     []store.DeviceEvent
 	now       func() lastseen.Instant
-	err       error                     // why nothing was recorded
-	states    map[string]lastseen.State // the result, by user
+	err       error            // why nothing was recorded
+	states    []lastseen.State // the result
 }
 
 func (a *deviceEvents) do(t *transaction) {
@@ -89,14 +102,9 @@ func (a *deviceEvents) do(t *transaction) {
 		}
 	}
 	writes.finish()
-	a.states = make(map[string]lastseen.State, len(writes.order))
-	for _, w := range writes.order {
-		a.states[w.user] = w.state
-	}
-	if len(shown) < len(a.batch) {
-		for _, event := range a.batch {
-			a.states[event.User] = t.get(a.namespace, event.User)
-		}
+	a.states = make([]lastseen.State, len(a.batch))
+	for i, event := range a.batch { // some may be hidden
+		a.states[i] = writes.of(event.User).state
 	}
 }
 
@@ -113,27 +121,6 @@ func (a *deviceEvents) shown(t *transaction, now lastseen.Instant) []store.Devic
 		}
 	}
 	return shown
-}
-
-// leaveInParts is Leave in several writes.
-func (s *Store) leaveInParts(
-	ctx context.Context, namespace string, batch []store.PresenceEvent,
-) ([]lastseen.State, error) {
-	users := make(map[string]lastseen.State, len(batch))
-	for part := range slices.Chunk(batch, maxDeviceWrite) {
-		a, err := s.record(ctx, &events{namespace: namespace, batch: part, leaves: true})
-		if err != nil {
-			return nil, err
-		}
-		for i, event := range part {
-			users[event.User] = a.states[i]
-		}
-	}
-	states := make([]lastseen.State, len(batch))
-	for i, event := range batch {
-		states[i] = users[event.User]
-	}
-	return states, nil
 }
 
 // hasDevices reports whether a namespace has had a device.

@@ -28,14 +28,17 @@ const gapSample = 16
 
 // Leave implements [store.Store].
 func (s *Store) Leave(ctx context.Context, namespace string, batch []store.PresenceEvent) ([]lastseen.State, error) {
+	leave := func(part []store.PresenceEvent) ([]lastseen.State, error) {
+		a, err := s.record(ctx, &events{namespace: namespace, batch: part, leaves: true})
+		if err != nil {
+			return nil, err
+		}
+		return a.states, nil
+	}
 	if len(batch) > maxDeviceWrite && s.hasDevices(namespace) {
-		return s.leaveInParts(ctx, namespace, batch)
+		return inParts(batch, func(event store.PresenceEvent) string { return event.User }, leave)
 	}
-	a, err := s.record(ctx, &events{namespace: namespace, batch: batch, leaves: true})
-	if err != nil {
-		return nil, err
-	}
-	return a.states, nil
+	return leave(batch)
 }
 
 func (s *Store) record(ctx context.Context, a *events) (*events, error) {
