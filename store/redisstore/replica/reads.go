@@ -83,7 +83,13 @@ func (r *reads) try(
 	case err != nil && (ctx.Err() != nil || !a.behind && !a.failed):
 		return false
 	}
-	result := a.resultOf(err)
+	result := resultReplica
+	switch {
+	case a.behind:
+		result = resultBehind
+	case err != nil:
+		result = resultFailed
+	}
 	r.replicas.counts[result].Add(1)
 	if result != resultBehind {
 		r.replicas.o.Observe(operation, r.replicas.clocks.monotonic()-begun, err)
@@ -180,18 +186,6 @@ type answer struct {
 	behind  bool // it was too far behind
 	failed  bool // the last commands for it failed
 	age     time.Duration
-}
-
-// resultOf returns what became of the call with an error.
-func (a *answer) resultOf(err error) result {
-	switch {
-	case a.behind:
-		return resultBehind
-	case err != nil:
-		return resultFailed
-	default:
-		return resultReplica
-	}
 }
 
 // answerOf returns what a call with the context reads from a replica; nil if it reads from the primary.
