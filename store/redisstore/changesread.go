@@ -125,8 +125,13 @@ func (p *pendingRead) readShard(shard int, cmd *redis.Cmd) error {
 	if len(reply) != 4 {
 		return fmt.Errorf("unexpected script reply of %d elements instead of 4", len(reply))
 	}
-	if p.ends[shard], err = readEnd(&p.Watermark, reply[0], reply[1], reply[2], shard == 0); err != nil {
+	watermark, end, err := readEnd(reply[0], reply[1], reply[2])
+	if err != nil {
 		return err
+	}
+	p.ends[shard] = end
+	if shard == 0 || watermark < p.Watermark {
+		p.Watermark = watermark
 	}
 	at := p.ends[shard]
 	if p.after != nil {
@@ -156,20 +161,17 @@ func (p *pendingRead) readShard(shard int, cmd *redis.Cmd) error {
 	return nil
 }
 
-// readEnd reads the watermark of a shard, which can only lower the one of shards before, and the feed's last entry.
-func readEnd(watermark *lastseen.Instant, reply, id, link any, first bool) (place, error) {
-	text, isText := reply.(string)
+// readEnd reads the watermark of a shard, and the feed's last entry.
+func readEnd(watermark, id, link any) (lastseen.Instant, place, error) {
+	text, isText := watermark.(string)
 	at, err := strconv.ParseInt(text, 10, 64)
 	end := place{}
 	end.id, _ = id.(string)
 	end.link, _ = link.(string)
 	if !isText || err != nil || end.id == "" || end.link == "" {
-		return end, fmt.Errorf("unexpected script reply: %v, %v, %v is not the end of a feed", reply, id, link)
+		return 0, end, fmt.Errorf("unexpected script reply: %v, %v, %v is not the end of a feed", watermark, id, link)
 	}
-	if first || lastseen.Instant(at) < *watermark {
-		*watermark = lastseen.Instant(at)
-	}
-	return end, nil
+	return lastseen.Instant(at), end, nil
 }
 
 // readEntry reads an entry, and the link of the one before: see append in feed.lua. It returns false for an entry of

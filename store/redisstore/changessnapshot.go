@@ -61,14 +61,13 @@ func readSnapshot(s *store.Snapshot, c *resolvedNamespace, shard int, index []in
 	if len(reply) < 5 {
 		return fmt.Errorf("unexpected script reply of %d elements instead of 5", len(reply))
 	}
-	end, err := readEnd(&s.Watermark, reply[0], reply[3], reply[4], shard == 0)
+	watermark, end, err := readEnd(reply[0], reply[3], reply[4])
 	if err != nil {
 		return err
 	}
 	s.Places[shard] = end.text()
-	var watermark lastseen.Instant
-	if _, err := readEnd(&watermark, reply[0], reply[3], reply[4], true); err != nil {
-		return err
+	if shard == 0 || watermark < s.Watermark {
+		s.Watermark = watermark
 	}
 	t, err := readThresholds(reply[1], reply[2])
 	if err != nil {

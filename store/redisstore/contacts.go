@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,7 +33,7 @@ func contactsAfter(owner, contact string) (low, high string) {
 // contacts keeps the contacts of users.
 type contacts struct {
 	*feeds
-	walks contactWalks
+	walks sync.Map      // name → contactWalk, of those that are not at their beginning, as after a start
 	many  chan struct{} // holds an element for each large change of contacts in progress
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -35,12 +34,19 @@ func (s *contacts) TrimContacts(
 	if len(shards) == 1 {
 		limits.owners = store.MaxTrim
 	}
-	walk := s.walks.of(name)
+	walk := contactWalk{}
+	if last, found := s.walks.Load(name); found {
+		walk = last.(contactWalk)
+	}
 	all, err := s.trimContacts(ctx, ns, q, shards, limits, walk)
 	if err != nil {
 		return result, err
 	}
-	s.walks.set(name, walk.next(ns, shards, all))
+	if walk = walk.next(ns, shards, all); walk == (contactWalk{}) {
+		s.walks.Delete(name)
+	} else {
+		s.walks.Store(name, walk)
+	}
 	if len(shards) == 1 {
 		return all[0].ContactsTrimResult, nil
 	}
@@ -185,29 +191,4 @@ func (w contactWalk) next(ns namespace, shards []string, replies []contactsTrimm
 		w.shard = (w.shard + 1) % ns.shards
 	}
 	return w
-}
-
-// contactWalks are the walks of this process, by namespace. They begin at the first owner after a start.
-type contactWalks struct {
-	mu     sync.Mutex
-	byName map[string]contactWalk // those that are not at their beginning
-}
-
-func (w *contactWalks) of(namespace string) contactWalk {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.byName[namespace]
-}
-
-func (w *contactWalks) set(namespace string, walk contactWalk) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if walk == (contactWalk{}) {
-		delete(w.byName, namespace)
-		return
-	}
-	if w.byName == nil {
-		w.byName = map[string]contactWalk{}
-	}
-	w.byName[namespace] = walk
 }
