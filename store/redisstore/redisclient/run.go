@@ -47,8 +47,8 @@ func Slice(reply any, n int) ([]any, error) {
 	return elements, nil
 }
 
-// RunAll makes calls, all in one round trip, and returns the replies in their order. The error is that of the first call
-// that failed; others may have run.
+// RunAll makes calls, all in one round trip, and returns the replies in their order. The error is that of the first
+// call that failed; others may have run.
 func (c *Client) RunAll(ctx context.Context, calls []Call) ([]*redis.Cmd, error) {
 	cmds := c.RunEach(ctx, calls)
 	return cmds, Translate(FirstError(cmds))
