@@ -91,7 +91,7 @@ func TestBatchIsNotKept(t *testing.T) {
 		_, _ = s.Ping(ctx, "chat", batch)
 		close(gone)
 	}()
-	require.Eventually(t, func() bool { return queuedIn(s) == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.writer.requests) == 1 }, time.Minute, time.Millisecond)
 	close(ctx.done)
 	<-gone
 	batch[0].User = "somebody-else"

@@ -169,7 +169,7 @@ func TestNamespaceLimitInOneFlush(t *testing.T) {
 	for n := range callers - 1 {
 		callersDone.Go(func() { write(fmt.Sprint(n)) })
 	}
-	require.Eventually(t, func() bool { return queuedIn(s) == callers-1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.writer.requests) == callers-1 }, time.Minute, time.Millisecond)
 	close(g.open)
 	callersDone.Wait()
 	close(failed)

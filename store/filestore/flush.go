@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +38,7 @@ func (f *flush) wait(ctx context.Context, patience time.Duration) error {
 // writer writes changes to the file. It is the [memstore.Journal] of the store. Only its goroutine writes to the log.
 //
 // With sync > 0, callers change the tables themselves and leave the changes in pending, which the goroutine flushes.
-// With sync = 0, callers queue writes for the goroutine, which changes the tables after the flush: see sync.go.
+// With sync = 0, callers queue requests for the goroutine, which changes the tables after the flush: see sync.go.
 type writer struct {
 	tables *memstore.Tables
 	sync   time.Duration
@@ -50,8 +49,9 @@ type writer struct {
 	observe func(time.Duration)     // is called after each flush; may be nil
 	commit  func(run changes) error // log.append; tests make it fail
 
-	dirty    chan struct{} // there is something to flush; holds one signal
-	flushNow chan struct{} // a caller waits for the flush; holds one signal
+	requests chan *request // sync = 0
+	dirty    chan struct{} // sync > 0: there is something to flush; holds one signal
+	flushNow chan struct{} // sync > 0: a caller waits for the flush; holds one signal
 	stop     chan struct{}
 	stopped  chan struct{} // closed when the goroutine has ended
 	closing  sync.Once
@@ -60,29 +60,35 @@ type writer struct {
 	mu sync.Mutex // taken before the lock of the tables
 
 	// Guarded by mu.
-	pending  changes   // sync > 0
-	queued   []queued  // sync = 0
-	next     *flush    // will write them
+	pending  changes
+	next     *flush    // will write pending
 	current  *flush    // in progress; nil if none is
 	begun    time.Time // when the flush in progress began, by a clock that cannot be set; zero if none is
 	flushing int       // users in the flush in progress
 	failed   error     // of the last flush; nil if it succeeded
 	flushed  time.Time // when the last flush succeeded; at first when the store was opened
 	failures int64     // flushes that failed
-	closed   bool
 }
 
 func startWriter(tables *memstore.Tables, log *fileLog, o Options) *writer {
 	w := &writer{
 		tables: tables, sync: o.Sync, logger: o.Logger, log: log, commit: log.append, now: o.Now,
 		observe: o.ObserveFlush, flushed: o.Now(),
+		requests: make(chan *request, maxRequests),
 		dirty:    make(chan struct{}, 1),
 		flushNow: make(chan struct{}, 1),
 		stop:     make(chan struct{}),
 		stopped:  make(chan struct{}),
 		next:     newFlush(),
 	}
-	go w.run()
+	run := w.runDelayed
+	if w.sync == 0 {
+		run = w.runImmediate
+	}
+	go func() {
+		defer close(w.stopped)
+		run()
+	}()
 	return w
 }
 
@@ -124,11 +130,10 @@ func (w *writer) Do(ctx context.Context, c memstore.Write) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	accept := w.apply
 	if w.sync == 0 {
-		accept = w.queue
+		return w.submit(ctx, c)
 	}
-	f, err := accept(ctx, c)
+	f, err := w.apply(ctx, c)
 	if err != nil || f == nil {
 		return err
 	}
@@ -151,10 +156,7 @@ func (w *writer) apply(ctx context.Context, c memstore.Write) (*flush, error) {
 			return nil, err
 		}
 	}
-	switch {
-	case w.closed:
-		return nil, store.ErrClosed
-	case w.failed != nil:
+	if w.failed != nil {
 		return nil, w.failed
 	}
 	if err := w.tables.Run(c, &w.pending); err != nil {
@@ -199,28 +201,20 @@ func signal(c chan struct{}) {
 	}
 }
 
-// retryEvery is how long to wait after a failed flush before the file is tried again.
-const retryEvery = time.Second
-
-// run flushes until the store is closed, at most once in every sync unless a caller waits. It retries soon after a
-// failed flush, also without writes: a server that is not ready gets none.
-func (w *writer) run() {
-	defer close(w.stopped)
-	flush := w.flushPending
-	if w.sync == 0 {
-		flush = w.flushQueued
-	}
+// runDelayed flushes pending changes until the store is closed, at most once in every sync unless a caller waits. It
+// retries soon after a failed flush.
+func (w *writer) runDelayed() {
 	for {
 		select {
 		case <-w.dirty:
 		case <-w.stop:
-			_ = flush() // close reports what is still pending
+			_ = w.flushPending() // close reports what is still pending
 			return
 		}
 		begun, rest := time.Now(), w.sync
-		if flush() != nil {
-			signal(w.dirty)
-			rest = min(cmp.Or(rest, retryEvery), retryEvery)
+		if w.flushPending() != nil {
+			signal(w.dirty) // the changes are still pending
+			rest = min(rest, retryEvery)
 		}
 		w.compactIfDue()
 		timer := time.NewTimer(rest - time.Since(begun))
@@ -296,15 +290,15 @@ func (w *writer) compactIfDue() {
 // could not be written.
 func (w *writer) close() error {
 	w.closing.Do(func() {
-		w.mu.Lock()
-		w.closed = true
-		w.mu.Unlock()
 		close(w.stop)
 		<-w.stopped
 		var lost error
 		if !w.pending.empty() { // it no longer changes
 			lost = w.failed
 		}
+		w.mu.Lock()
+		w.failed = store.ErrClosed // of writes from now on
+		w.mu.Unlock()
 		w.closeErr = errors.Join(lost, w.log.close())
 	})
 	return w.closeErr

@@ -63,13 +63,6 @@ func hold(s *Store) *gate {
 	return g
 }
 
-// queuedIn returns the number of writes that wait for the next flush of a store with Sync zero.
-func queuedIn(s *Store) int {
-	s.writer.mu.Lock()
-	defer s.writer.mu.Unlock()
-	return len(s.writer.queued)
-}
-
 // opened opens a store whose commits a test holds up. The goroutine reads the gate when it first
 // writes, after the test has set it.
 func opened(t *testing.T, sync time.Duration) (*Store, *gate) {
@@ -195,7 +188,7 @@ func TestSyncZero(t *testing.T) {
 		go send(context.Background(), fmt.Sprintf("waiting-%d", i))
 	}
 	go send(ctx, "gone")
-	require.Eventually(t, func() bool { return queuedIn(s) == 21 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.writer.requests) == 21 }, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-answers, context.Canceled)
 	g.open <- nil

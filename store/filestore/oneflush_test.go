@@ -229,7 +229,7 @@ func inOneFlush(t *testing.T, s *Store, writes []func(*Store) error) {
 	<-g.entered
 	for n, write := range writes {
 		go func() { errs <- write(s) }()
-		require.Eventually(t, func() bool { return queuedIn(s) == n+1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(s.writer.requests) == n+1 }, time.Minute, time.Millisecond)
 	}
 	close(g.open)
 	for range cap(errs) {

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/lastseen/lastseen/store"
@@ -11,82 +10,126 @@ import (
 
 // This file is the writer with Sync zero: every write returns after its flush, and a flush serves many writes.
 
-// queued is a write that waits for the writer's goroutine.
-type queued struct {
+// request is a write that waits for the writer's goroutine.
+type request struct {
 	memstore.Write
-	ctx context.Context //nolint:containedctx // of the caller that waits
+	ctx  context.Context //nolint:containedctx // of the caller that waits
+	done chan error
 }
 
-// queue queues a write, and returns the flush that the caller has to wait for. While the disk hangs it fails at once.
-func (w *writer) queue(ctx context.Context, c memstore.Write) (*flush, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return nil, store.ErrClosed
-	}
-	if err := w.stalled(); err != nil {
-		return nil, err
-	}
-	w.queued = append(w.queued, queued{c, ctx})
-	signal(w.dirty)
-	if w.failed != nil {
-		signal(w.flushNow) // it is tried again without a pause
-	}
-	return w.next, nil
-}
+const (
+	maxRequests = 4096 // that are queued; more callers wait to get in
+	maxGroup    = 4096 // requests of one flush
+)
 
-// flushQueued makes the writes that are queued. A write that has to be alone has a record of its own.
-func (w *writer) flushQueued() error {
+// submit queues a write and returns after its flush. While the disk hangs it fails at once, and writes that wait fail
+// after a while.
+func (w *writer) submit(ctx context.Context, c memstore.Write) error {
 	w.mu.Lock()
-	rest, f := w.queued, w.next
-	w.queued, w.next = nil, newFlush()
+	stalled := w.stalled()
 	w.mu.Unlock()
-	err := error(nil)
-	for first := true; err == nil && (first || len(rest) > 0); first = false {
-		alone := slices.IndexFunc(rest, func(q queued) bool { return q.Alone })
-		switch {
-		case alone < 0:
-			alone = len(rest)
-		case alone == 0:
-			alone = 1
-		}
-		err = w.commitGroup(rest[:alone])
-		rest = rest[alone:]
+	if stalled != nil {
+		return stalled
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.begun.IsZero() { // nothing has changed
-		close(f.done)
-		return nil
+	late := time.NewTimer(w.patience())
+	defer late.Stop()
+	r := &request{Write: c, ctx: ctx, done: make(chan error, 1)}
+	select {
+	case w.requests <- r:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late.C:
+		return errStalled
+	case <-w.stop:
+		return store.ErrClosed
 	}
-	return w.finish(f, err)
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late.C:
+		return errStalled
+	case <-w.stopped:
+	}
+	select {
+	case err := <-r.done: // completed just before the end
+		return err
+	default:
+		return store.ErrClosed // queued just after it
+	}
 }
 
-// commitGroup writes changes to the file and then to the tables. It drops those whose callers are gone. After a failed
-// flush it writes at least an empty record, which replaces what may be in the file.
-func (w *writer) commitGroup(group []queued) error {
+// retryEvery is how long to wait after a failed flush before the file is tried again.
+const retryEvery = time.Second
+
+// runImmediate flushes requests until the store is closed. Requests that arrive during a flush are the next group.
+// After a failed flush it retries without requests, too: a server that is not ready gets none.
+func (w *writer) runImmediate() {
+	retry := time.NewTicker(retryEvery)
+	defer retry.Stop()
+	for {
+		select {
+		case r := <-w.requests:
+			w.flushGroup(r)
+		case <-retry.C:
+			w.commitGroup(nil)
+		case <-w.stop:
+			for len(w.requests) > 0 {
+				w.flushGroup(<-w.requests)
+			}
+			return
+		}
+	}
+}
+
+// flushGroup writes a request and the ones that wait behind it in one flush. A request that has to be alone ends the
+// group and is written after it.
+func (w *writer) flushGroup(first *request) {
+	group := []*request{first}
+	for !group[0].Alone && len(group) < maxGroup && len(w.requests) > 0 {
+		r := <-w.requests
+		if r.Alone {
+			w.commitGroup(group)
+			group = nil
+		}
+		group = append(group, r)
+	}
+	w.commitGroup(group)
+	w.compactIfDue()
+}
+
+// commitGroup writes requests to the file, applies them to the tables, and completes them. It drops those whose callers
+// are gone. After a failed flush it writes at least an empty record, which replaces what may be in the file.
+func (w *writer) commitGroup(group []*request) {
 	log := changes{}
 	staged := w.tables.Stage(&log)
-	for _, q := range group {
-		if q.ctx.Err() == nil {
-			staged.Do(q.Write)
+	kept := group[:0]
+	for _, r := range group {
+		if r.ctx.Err() != nil {
+			r.done <- r.ctx.Err()
+			continue
 		}
+		staged.Do(r.Write)
+		kept = append(kept, r)
 	}
-	if log.empty() {
-		if w.failed == nil { // this goroutine alone sets it
-			return nil
+	var err error
+	if !log.empty() || w.failed != nil {
+		if log.empty() {
+			log.parts = [][]byte{nil}
 		}
-		log.parts = [][]byte{nil}
+		w.mu.Lock()
+		w.begun, w.flushing = time.Now(), log.users
+		w.mu.Unlock()
+		err = w.commit(log)
+		if err == nil {
+			staged.Make()
+		}
+		w.mu.Lock()
+		err = w.finish(newFlush(), err)
+		w.mu.Unlock()
 	}
-	w.mu.Lock()
-	if w.begun.IsZero() {
-		w.begun = time.Now()
+	for _, r := range kept {
+		r.done <- err
 	}
-	w.flushing = log.users
-	w.mu.Unlock()
-	if err := w.commit(log); err != nil {
-		return err
-	}
-	staged.Make()
-	return nil
 }
