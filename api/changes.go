@@ -181,6 +181,9 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 	if err == nil {
 		err = w.Charge(batch)
 	}
+	if err == nil {
+		err = w.ChargePage(batch)
+	}
 	if err != nil {
 		return err
 	}

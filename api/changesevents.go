@@ -64,7 +64,7 @@ func (w *watch) serveEvents(cursor string, limit int) error {
 
 // step waits for the next event, and sends it.
 func (e *eventStream) step() error {
-	pause, err := e.patience(e.checkAt.Add(time.Hour), e.authorizeAgain) // until it has to be authorized again
+	pause, err := e.patience(time.Time{}, e.authorizeAgain)
 	if err != nil {
 		return err
 	}

@@ -66,9 +66,9 @@ const (
 	maxRecheck = time.Minute
 )
 
-// patience returns how long a request can wait now: until a time, but not longer than the caller is authorized. It
-// returns errDue at that time, errDraining if the server is stopping, and the error of a caller that is not authorized
-// any longer. The function again begins the next round if the caller still is.
+// patience returns how long a request can wait now: until a time, if it is not zero, but not longer than the caller is
+// authorized. It returns errDue at that time, errDraining if the server is stopping, and the error of a caller that is
+// not authorized any longer. The function again begins the next round if the caller still is.
 func (r *openRequest) patience(until time.Time, again func(now time.Time) error) (time.Duration, error) {
 	now := r.Now()
 	if r.Draining() {
@@ -79,10 +79,14 @@ func (r *openRequest) patience(until time.Time, again func(now time.Time) error)
 			return 0, err
 		}
 	}
+	authorized := r.checkAt.Sub(now)
+	if until.IsZero() {
+		return authorized, nil
+	}
 	if !now.Before(until) {
 		return 0, errDue
 	}
-	return min(until.Sub(now), r.checkAt.Sub(now)), nil
+	return min(until.Sub(now), authorized), nil
 }
 
 // authorizeAgain begins a round. It returns an error unless the request still can be served, by the newest

@@ -108,7 +108,7 @@ func fetchBackup(ctx context.Context, listen string, to io.Writer) error {
 	}
 	for err == nil {
 		silence.Reset(backupSilence)
-		_, err = io.CopyN(to, response.Body, 64<<10)
+		_, err = io.CopyN(to, response.Body, 4<<10)
 	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -112,9 +112,11 @@ func (s *userStates) work() {
 			return
 		}
 		err := s.attempt(st, &why)
-		then := reason{then: why.then}
-		why.then = nil
-		s.whenSent(st.key, then.callThen)
+		if len(why.then) > 0 {
+			then := reason{then: why.then}
+			why.then = nil
+			s.whenSent(st.key, then.callThen)
+		}
 		s.done(st, why, err)
 	}
 }

@@ -120,7 +120,13 @@ func TestConnectWatchesAreCounted(t *testing.T) {
 	more, err := shared.Watch(shared.Sessions()[0].Caller(), store.MaxWatched-1)
 	require.NoError(t, err)
 	s.Refuses(problem.RateLimited, `{"watch":{"add":["eve"]}}`)
+	s.Refuses(problem.RateLimited, `{"watch":{"everyone":true}}`)
 	more()
+	require.Equal(t, 1, counts(), "what is refused changes nothing")
+	s.Asks(`{"watch":{"everyone":true}}`, "changes")
+	require.Equal(t, 1, counts())
+	s.Asks(`{"watch":{"everyone":false}}`, "ok")
+	require.Zero(t, counts())
 	require.NoError(t, s.Conn.Close())
 	kit.Await(t, func() bool { return counts() == 0 })
 }

@@ -67,13 +67,15 @@ func (s *userStates) receiveCall(namespace string, change calls.Change) {
 		return
 	}
 	key := lastseen.UserKey{Namespace: namespace, User: change.Users[0]}
-	change.Users = change.Users[1:]
-	next := func() { s.receiveCall(namespace, change) }
+	why := reason{ids: []string{change.ID}}
+	if change.Users = change.Users[1:]; len(change.Users) > 0 {
+		why.then = []func(){func() { s.receiveCall(namespace, change) }}
+	}
 	if s.setSignalled(key, change.Call) {
-		s.whenSent(key, next)
+		s.whenSent(key, why.callThen)
 		return
 	}
-	s.refresh(key, reason{ids: []string{change.ID}, then: []func(){next}})
+	s.refresh(key, why)
 }
 
 // setSignalled notes a call as a signal has it, and reports whether it need not be read. It takes what the app says

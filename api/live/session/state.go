@@ -229,15 +229,20 @@ func (st *userState) setSent(m *mailbox) {
 // delays others no longer.
 func (s *userStates) whenSent(key lastseen.UserKey, do func()) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	st := s.users[key]
 	if st == nil || st.sending == 0 || len(st.afterSent) >= maxCallsToRefresh {
-		go do()
+		s.mu.Unlock()
+		do()
 		return
 	}
 	do = sync.OnceFunc(do)
-	st.afterSent = append(st.afterSent, do)
-	s.after(maxSending, do)
+	safely := func() {
+		defer s.hub.recoverSignal()
+		do()
+	}
+	st.afterSent = append(st.afterSent, safely)
+	s.after(maxSending, safely)
+	s.mu.Unlock()
 }
 
 // isShown reports whether the user has a connection.

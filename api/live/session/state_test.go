@@ -242,7 +242,6 @@ func TestCallerIsSentCallsFirst(t *testing.T) {
 	require.Empty(t, order)
 	send("alice")
 	require.Equal(t, "[read woken bob]", fmt.Sprint([]string{<-order, <-order}))
-	<-late // nobody follows bob
 	send("bob")
 	c, err := store.ReadCall(t.Context(), s, "chat", "c1")
 	require.NoError(t, err)

@@ -43,6 +43,19 @@ func TestLedger(t *testing.T) {
 	require.NoError(t, ledgers[0].Set(1, alice))
 }
 
+// TestLedgerOfOthers: users of another issuer, and with another name, have budgets of their own.
+func TestLedgerOfOthers(t *testing.T) {
+	t.Parallel()
+	shared := NewShared(time.Now)
+	for _, caller := range []auth.Caller{
+		{Issuer: "issuer", Name: "alice"}, {Issuer: "another", Name: "alice"}, {Issuer: "issuer", Name: "bob"},
+	} {
+		caller.Kind = auth.ByToken
+		require.NoError(t, (&Ledger{Shared: shared}).Set(store.MaxWatched, &caller))
+		require.Error(t, (&Ledger{Shared: shared}).Set(1, &caller))
+	}
+}
+
 // TestLedgerCountsTokens: callers without tokens follow as many users as they want to.
 func TestLedgerCountsTokens(t *testing.T) {
 	t.Parallel()

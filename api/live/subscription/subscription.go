@@ -104,29 +104,32 @@ type Query struct {
 // cursor continues, and they have been counted before: see [Subscription.Charge].
 func (s *Subscription) Open(ctx context.Context, q Query) (err error) {
 	defer s.settle()
+	s.following, err = s.open(ctx, q)
+	return err
+}
+
+// open returns what follows a query. The caller settles.
+func (s *Subscription) open(ctx context.Context, q Query) (f following, err error) {
 	server, users := s.o.Server(), len(q.Users)
 	if q.After == nil {
 		if err := s.charge(users); err != nil {
-			return err
+			return f, err
 		}
 	}
 	if err := s.count(max(1, users)); err != nil {
-		return err
+		return f, err
 	}
 	if s.opened == math.MaxInt64 {
-		now, err := server.Store.Now(ctx)
-		if err != nil {
-			return err
+		if now, err := server.Store.Now(ctx); err == nil {
+			s.opened = now
 		}
-		s.opened = now
 	}
 	server.Load.Begin()
 	defer server.Load.End()
 	w, err := s.watch(ctx, server, q)
 	if err != nil {
-		return err
+		return f, err
 	}
-	s.following = following{watcher: w, everyone: q.Everyone}
 	if q.Owner != "" { // contacts count as users who were named, now that it is known how many there are
 		users = w.Len()
 		if q.After == nil {
@@ -134,11 +137,14 @@ func (s *Subscription) Open(ctx context.Context, q Query) (err error) {
 		}
 	}
 	if err != nil {
-		s.stop()
-	} else if q.After != nil {
-		s.uncharged = users
+		w.Close()
+		return f, err
 	}
-	return err
+	f = following{watcher: w, everyone: q.Everyone}
+	if q.After != nil {
+		f.uncharged = users
+	}
+	return f, nil
 }
 
 // watch opens a watcher. It charges another request for each further page of contacts that it reads for that.
@@ -158,25 +164,29 @@ func (s *Subscription) watch(ctx context.Context, server *Server, q Query) (watc
 
 // Replace follows something else from now on, and returns the first batch. After an error nothing has changed.
 func (s *Subscription) Replace(ctx context.Context, q Query, limit int) (batch feed.Batch, err error) {
-	if err := s.o.Server().CheckLoad(); err != nil {
+	server := s.o.Server()
+	if err := server.CheckLoad(); err != nil {
 		return batch, err
 	}
-	before := s.following
-	s.following = following{}
-	defer s.settle()
-	if err = s.Open(ctx, q); err == nil {
-		batch, err = s.watcher.Poll(ctx, limit)
+	defer s.settle() // gives back what was counted for nothing, or for those before
+	f, err := s.open(ctx, q)
+	if err != nil {
+		return batch, err
 	}
-	if err == nil {
-		err = s.Charge(batch)
+	server.Load.Begin()
+	defer server.Load.End()
+	batch, err = f.watcher.Poll(ctx, limit)
+	if err == nil && batch.Reset {
+		err = s.charge(f.uncharged)
+		f.uncharged = 0
 	}
 	if err != nil {
-		s.stop()
-		s.following = before
-	} else if before.watcher != nil {
-		before.watcher.Close()
+		f.watcher.Close()
+		return batch, err
 	}
-	return batch, err
+	s.stop()
+	s.following = f
+	return batch, nil
 }
 
 // Change adds and removes users, and returns the presence of those added.
@@ -223,18 +233,24 @@ func (s *Subscription) stop() {
 	s.following = following{}
 }
 
-// Charge charges the users of a batch that the client is sent unasked for, or in a response. The reset of a client with
-// a cursor that proves nothing, and anyone can make one, must not be cheaper than a lookup. A page of everyone costs as
-// much as pages of a list; one of them is paid for by the request.
+// Charge charges the users of the first batch if it is a reset: that of a client with a cursor that proves nothing, and
+// anyone can make one, must not be cheaper than a lookup.
 func (s *Subscription) Charge(batch feed.Batch) error {
-	cost := 0
-	if batch.Reset {
-		cost, s.uncharged = s.uncharged, 0
+	if !batch.Reset {
+		return nil
 	}
-	if batch.Page {
-		cost += pageCost(batch) - 1
+	users := s.uncharged
+	s.uncharged = 0
+	return s.charge(users)
+}
+
+// ChargePage charges a response with a page of everyone, which costs as much as pages of a list. One of them is paid
+// for by the request. See [Subscription.Next] for streams.
+func (s *Subscription) ChargePage(batch feed.Batch) error {
+	if !batch.Page {
+		return nil
 	}
-	return s.charge(cost)
+	return s.charge(pageCost(batch) - 1)
 }
 
 // charge charges requests to the caller's rate limit.
@@ -254,8 +270,7 @@ func pageCost(page feed.Batch) int {
 // count counts n more users to the caller.
 func (s *Subscription) count(n int) error { return s.o.Set(s.o.users+n, s.o.Caller()) }
 
-// settle counts as many users to the caller as are followed. It gives back what was counted for nothing, or twice, and
-// so it does not fail.
+// settle counts as many users to the caller as are followed. It gives back, and so it does not fail.
 func (s *Subscription) settle() {
 	users := 0
 	if s.watcher != nil {
