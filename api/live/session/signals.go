@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -76,6 +77,26 @@ func (s *userStates) receiveCall(namespace string, change calls.Change) {
 		return
 	}
 	s.refresh(key, why)
+}
+
+// whenSent calls do once the connections of a user were sent what they were woken for, or after a while: a slow client
+// delays others no longer.
+func (s *userStates) whenSent(key lastseen.UserKey, do func()) {
+	s.mu.Lock()
+	st := s.users[key]
+	if st == nil || st.sending == 0 || len(st.afterSent) >= maxCallsToRefresh {
+		s.mu.Unlock()
+		do()
+		return
+	}
+	do = sync.OnceFunc(do)
+	safely := func() {
+		defer s.hub.recoverSignal()
+		do()
+	}
+	st.afterSent = append(st.afterSent, safely)
+	s.after(maxSending, safely)
+	s.mu.Unlock()
 }
 
 // setSignalled notes a call as a signal has it, and reports whether it need not be read. It takes what the app says

@@ -225,26 +225,6 @@ func (st *userState) setSent(m *mailbox) {
 	}
 }
 
-// whenSent calls do once the connections of a user were sent what they were woken for, or after a while: a slow client
-// delays others no longer.
-func (s *userStates) whenSent(key lastseen.UserKey, do func()) {
-	s.mu.Lock()
-	st := s.users[key]
-	if st == nil || st.sending == 0 || len(st.afterSent) >= maxCallsToRefresh {
-		s.mu.Unlock()
-		do()
-		return
-	}
-	do = sync.OnceFunc(do)
-	safely := func() {
-		defer s.hub.recoverSignal()
-		do()
-	}
-	st.afterSent = append(st.afterSent, safely)
-	s.after(maxSending, safely)
-	s.mu.Unlock()
-}
-
 // isShown reports whether the user has a connection.
 func (st *userState) isShown() bool {
 	return slices.ContainsFunc(st.mailboxes, func(m *mailbox) bool { return !m.polls })
