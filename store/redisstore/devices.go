@@ -146,12 +146,14 @@ func (d *pendingDevices) args(c *chunk) []any {
 
 // leaveArgs returns the arguments of devices.lua for leaves on all devices.
 func (c writeCmd) leaveArgs() []any {
-	none := ""
-	_, latest := c.times()
-	args := append(make([]any, 0, 7+3*len(c.index)), linkBase(), int64(latest), 0, len(c.index))
+	none, latest := "", lastseen.Instant(0)
+	args := append(make([]any, 0, 6+3*len(c.index)), linkBase(), nil, 0, len(c.index))
 	for _, at := range c.index {
-		args = append(args, int64(c.unique[at].At), &c.unique[at].User, &none)
+		event := &c.unique[at]
+		latest = max(latest, event.At)
+		args = append(args, int64(event.At), &event.User, &none)
 	}
+	args[1] = int64(latest)
 	return args
 }
 

@@ -188,44 +188,55 @@ func (c writeCmd) call(ctx context.Context, s *Store, left bool) shardCall {
 		switch {
 		case left && has.has("r"):
 			return c.uses(left), appends, c.leaveArgs()
-		case left || has.has("f"):
+		case has.has("f"):
 			return c.uses(left), appends, c.feedArgs(left)
 		default:
-			return c.uses(left), "", c.args()
+			return c.uses(left), "", c.args(left)
 		}
 	}
 	return run
 }
 
-// args returns the arguments of pingplain.lua. Most events of a batch have the same time: it is formatted once. Users
-// and times are passed as pointers: as strings, each would be copied into an interface.
-func (c writeCmd) args() []any {
-	earliest, latest := c.times()
-	args := append(make([]any, 0, 8+2*len(c.index)), "-"+c.time(earliest), int64(latest), c.perScore(), c.sampled)
-	return c.appendEvents(args)
+// args returns the arguments of pingplain.lua or leaveplain.lua. Most events of a batch have the same time: it is
+// formatted once. Users and times are passed as pointers: as strings, each would be copied into an interface.
+func (c writeCmd) args(left bool) []any {
+	earliest, latest := lastseen.MaxInstant, lastseen.Instant(0)
+	for _, at := range c.index {
+		earliest, latest = min(earliest, c.unique[at].At), max(latest, c.unique[at].At)
+	}
+	args := make([]any, 0, 6+3*len(c.index))
+	if left {
+		args = append(args, int64(latest), c.perScore())
+	} else {
+		args = append(args, "-"+c.time(earliest), int64(latest), c.perScore(), c.sampled)
+	}
+	var last lastseen.Instant
+	var score, past *string
+	for _, at := range c.index {
+		event := &c.unique[at]
+		if score == nil || event.At != last {
+			text := c.score(lastseen.State{At: event.At, Left: left})
+			last, score = event.At, &text
+			if left {
+				next := c.time(event.At + 1)
+				past = &next
+			}
+		}
+		if args = append(args, score); left {
+			args = append(args, past)
+		}
+		args = append(args, &event.User)
+	}
+	return args
 }
 
 // feedArgs returns the arguments of feedwrite.lua.
 func (c writeCmd) feedArgs(left bool) []any {
-	_, latest := c.times()
-	unit := int64(0)
-	if left {
-		unit = c.perScore()
-	}
-	return c.appendEvents(append(make([]any, 0, 8+2*len(c.index)), linkBase(), int64(latest), unit, c.sampled))
-}
-
-// times returns the earliest and the latest time of the events.
-func (c writeCmd) times() (earliest, latest lastseen.Instant) {
-	earliest = lastseen.MaxInstant
+	latest := lastseen.Instant(0)
 	for _, at := range c.index {
-		earliest, latest = min(earliest, c.unique[at].At), max(latest, c.unique[at].At)
+		latest = max(latest, c.unique[at].At)
 	}
-	return earliest, latest
-}
-
-// appendEvents appends the time and the user of each event.
-func (c writeCmd) appendEvents(args []any) []any {
+	args := append(make([]any, 0, 6+2*len(c.index)), linkBase(), int64(latest), left, c.sampled)
 	var last lastseen.Instant
 	var score *string
 	for _, at := range c.index {

@@ -18,9 +18,8 @@ var files embed.FS
 
 // The scripts. Those in this first part are of last-seen times.
 var (
-	Ping = redis.NewScript(text("shared/sides", "shared/clock") + function("write_plain", text("presence/pingplain")) +
-		text("presence/plain") + sideKeys() + writeFeed() + hide() + text("presence/ping"))
-	Leave = sides(text("shared/clock"), writeFeed(),
+	Ping  = record("presence/pingplain", writeFeed(), hide(), text("presence/ping"))
+	Leave = record("presence/leaveplain", writeFeed(),
 		function("write_devices", text("feed/feed"), recordDevices()), hide(), text("presence/leave"))
 	Count       = redis.NewScript(text("presence/count"))
 	Page        = redis.NewScript(text("shared/bytes", "presence/lib", "presence/page"))
@@ -103,6 +102,12 @@ func hide() string {
 // function returns a function in Lua that does what sources do, with arguments of its own.
 func function(name string, sources ...string) string {
 	return "local function " + name + "(ARGV)\n" + strings.Join(sources, "") + "end\n"
+}
+
+// record returns a script that records pings or leaves, by the given file in a shard without side keys.
+func record(plain string, sources ...string) *redis.Script {
+	begin := text("shared/sides", "shared/clock") + function("write_plain", text(plain)) + text("presence/plain")
+	return redis.NewScript(begin + sideKeys() + strings.Join(sources, ""))
 }
 
 // sides returns a script for shards that may have side keys.

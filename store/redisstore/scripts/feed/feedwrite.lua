@@ -1,22 +1,21 @@
--- Records that users were seen, or left, and appends what changed to the feed. Pings in a shard without a feed are those
--- of pingplain.lua, whose result is the same.
+-- Records that users were seen, or left, and appends what changed to the feed. The result is that of pingplain.lua and
+-- leaveplain.lua, which are for shards without a feed.
 --
 -- KEYS     see feed.lua and details.lua
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the latest of the times that follow, in milliseconds
--- ARGV[3]  for users who left how many milliseconds a score of 1 is, 1 or 1000; otherwise 0
+-- ARGV[3]  1 for users who left
 -- ARGV[4]  1 to return the previous score of the first user
 -- ARGV     then time, user, time, user, …: each user once, at most 512 of them
 --
 -- Returns {created, scores, previous, missing}: see pingplain.lua; missing is 1 if there is no feed.
 
-local key, now, leaving = KEYS[1], clock(), ARGV[3] ~= '0'
+local key, now, leaving = KEYS[1], clock(), ARGV[3] == '1'
 load_feed(now)
 
 -- Times too far ahead are replaced by the time of this Redis, whatever the caller's clock shows.
-local unit = leaving and tonumber(ARGV[3]) or 1
-local replaced, bound = tonumber(ARGV[2]) > now + max_ahead, (now + max_ahead) / unit
-local present = unit == 1 and digits(now) or string.format('%.3f', now / unit)
+local bound = now + max_ahead
+local replaced = tonumber(ARGV[2]) > bound
 local users = {}
 for i = 6, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
@@ -43,23 +42,22 @@ end
 
 local times = {}
 for i = 5, #ARGV, 2 do
-  times[#times + 1] = replaced and tonumber(ARGV[i]) > bound and present or ARGV[i]
+  times[#times + 1] = replaced and tonumber(ARGV[i]) > bound and digits(now) or ARGV[i]
 end
 
--- The later time wins, and leaving does in the same millisecond, of which other programs may have written a part. Scores
--- beyond any time stay as they are. Most times of a call are the same, and are converted once.
+-- The later time wins, and leaving does at the same time. Scores beyond any time stay as they are. Most times of a call
+-- are the same, and are converted once.
 local after, add, changes, known = {}, {}, {}, false
-local text, at, past, score, status
+local text, at, score, status
 for i = 1, #users do
   if times[i] ~= text then
     text = times[i]
     at, score = tonumber(text), leaving and '-' .. text or text
-    past = leaving and (math.floor(at * unit + 0.5) + 1) / unit or at
     status = feed and published(leaving and -at or at)
   end
   local old = before[i] and tonumber(before[i])
   known = known or old
-  if not old or old > -at and old < past then
+  if not old or old > -at and (old < at or leaving and old == at) then
     after[i] = score
     add[#add + 1] = score
     add[#add + 1] = users[i]
