@@ -89,7 +89,7 @@ func TestCallsPollAcrossCalls(t *testing.T) {
 		known := w.Do("GET", "/calls?user=alice", "")
 		require.Equal(t, []string{"ringing"}, states(known))
 		w.Do("POST", "/calls/"+first["id"].(string)+"/reject", `{"user":"bob"}`)
-		// Without a keeper the clock of calls stops after 10 seconds.
+		// Without a manager the clock of calls stops after 10 seconds.
 		w.Reload(func(c *api.Config) { c.Settings.RingTimeout = 8 * time.Second })
 		second := w.Do("POST", "/calls", `{"from":"carol","to":"alice"}`)
 		next := w.Do("GET", kit.CallsQuery("alice", known), "")

@@ -39,18 +39,9 @@ func (n *session) handleWatch(frame clientFrame) error {
 	return nil
 }
 
-// handle handles a frame. It returns false if the session ends.
-func (f *following) handle(frame watchFrame) bool {
-	s := f.newest.Load()
-	if err := f.change(s, frame); err != nil {
-		f.refuse(err, frame.id)
-	}
-	return true
-}
-
 // change changes what is watched, as a frame asks, and responds.
 func (f *following) change(s *Server, frame watchFrame) error {
-	q := watchQuery{feed: isTrue(frame.Everyone) || len(frame.Add) > 0, cursor: ""}
+	q := watchQuery{feed: isTrue(frame.Everyone) || len(frame.Add) > 0}
 	q.Users = frame.Add
 	if err := q.check(f.namespace, frame.everyoneBody, frame.Cursor); err != nil {
 		return err
@@ -82,12 +73,8 @@ func (f *following) change(s *Server, frame watchFrame) error {
 		f.confirm(frame.id)
 		return nil
 	}
-	name := frameChanges
-	if batch.Reset {
-		name = frameReset
-	}
 	f.Planned()
-	f.sendParts(frameStart(name), frame.id, batch)
+	f.sendParts(batchStart(batch), frame.id, batch)
 	return nil
 }
 
@@ -111,29 +98,33 @@ func (f *following) changeUsers(q watchQuery, frame watchFrame) (feed.Batch, err
 	return f.Change(f.ctx, feed.Change{Add: q.Users, Remove: frame.Remove, After: q.After})
 }
 
-// sendFirst sends the end of the frame welcome, which begins with b, and then the rest of the first batch.
-func (n *session) sendFirst(b []byte, id string, first *firstBatch) {
+// sendFirst sends the end of the frame welcome, which begins with b, and then the rest of the first batch of a query.
+func (n *session) sendFirst(b []byte, id string, q watchQuery, first feed.Batch) {
 	f := n.following
 	defer f.start()
-	if first.Reset && first.cursor != "" { // the cursor is not known
-		n.send(withID(appendNobody(b, first.AsOf, first.cursor, true), id))
+	if first.Reset && q.After != nil { // the cursor is not known
+		n.send(withID(appendNobody(b, first.AsOf, subscription.Cursor(n.namespace, q.After), true), id))
 		b, id = frameStart(frameReset), ""
 	}
-	f.sendParts(b, id, first.Batch)
-	f.Sent(f.ctx, first.Batch)
+	f.sendParts(b, id, first)
+	f.Sent(f.ctx, first)
 }
 
 // sendBatch sends a batch that came by itself.
 func (f *following) sendBatch(batch feed.Batch) bool {
-	name := frameChanges
-	if batch.Reset {
-		name = frameReset
-	}
-	if !f.sendParts(frameStart(name), "", batch) {
+	if !f.sendParts(batchStart(batch), "", batch) {
 		return false
 	}
 	f.Sent(f.ctx, batch)
 	return true
+}
+
+// batchStart returns the start of the frame of a batch.
+func batchStart(batch feed.Batch) []byte {
+	if batch.Reset {
+		return frameStart(frameReset)
+	}
+	return frameStart(frameChanges)
 }
 
 // frameStart returns the start of a frame.

@@ -1,12 +1,9 @@
 package session
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/lastseen/lastseen/api/auth"
@@ -14,8 +11,8 @@ import (
 	"github.com/lastseen/lastseen/api/problem"
 )
 
-// check checks the caller again, with the keys and tokens that are valid now, and closes it if it is not any
-// longer.
+// check checks the caller again, with the keys and tokens that are valid now. It closes the session if it can no longer
+// be held, and ends it alone if there is a defect.
 func (n *session) check() bool {
 	defer func() { n.recovered(recover()) }()
 	n.mu.Lock()
@@ -25,11 +22,6 @@ func (n *session) check() bool {
 		return true
 	}
 	current, err := n.Authenticate(n.ctx, credentials)
-	return n.checked(caller, current, err)
-}
-
-// checked notes the result of authenticating a caller again, and closes the session if it can no longer be held.
-func (n *session) checked(caller, current *auth.Caller, err error) bool {
 	current, err = n.confirmCaller(caller, current, err)
 	if err == nil {
 		err = n.permit(current)
@@ -72,90 +64,38 @@ func (n *session) confirmCaller(before, current *auth.Caller, err error) (*auth.
 	return current, nil
 }
 
-// checkSockets checks the callers of all WebSockets again after a reload.
+// checkSockets checks the callers of all WebSockets again after a reload, on all processors: verifying the tokens of all
+// clients takes seconds. API keys come first: many connections can have the same, and they are what operators remove in
+// an emergency. A session that has not said hello is checked once it is welcome: see checkReload.
 func (h *Hub) checkSockets() {
-	checkSessions(h.sockets.all(), func(credentials []string) (*auth.Caller, error) {
-		return h.Authenticate(context.Background(), credentials)
-	})
-}
-
-// sharing are sessions with the same credentials, and their callers.
-type sharing struct {
-	credentials []string
-	sessions    []*session
-	callers     []*auth.Caller
-}
-
-// checkSessions checks the callers of sessions again. It authenticates the same credentials once, and on all
-// processors: verifying the tokens of all clients takes seconds. API keys come first: many connections can have the
-// same, and they are what operators remove in an emergency.
-func checkSessions(sessions []*session, authenticate func(credentials []string) (*auth.Caller, error)) {
-	work := make(chan *sharing)
+	work := make(chan *session)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
-			for same := range work {
-				same.check(authenticate)
+			for n := range work {
+				n.check()
 			}
 		})
 	}
-	for _, same := range groupByCredentials(sessions) {
-		work <- same
+	for _, n := range keysFirst(h.sockets.all()) {
+		work <- n
 	}
 	close(work)
 	workers.Wait()
 }
 
-// groupByCredentials returns the sessions that have said hello, those with API keys first.
-func groupByCredentials(sessions []*session) []*sharing {
-	groups := map[string]*sharing{}
-	var all []*sharing
-	for _, n := range sessions {
-		n.mu.Lock()
-		greeted, caller, credentials := n.greeted, n.caller, n.credentials
-		n.mu.Unlock()
-		if !greeted {
-			continue // it is checked once it is welcome: see checkReload
+// keysFirst sorts sessions: those of tokens are last.
+func keysFirst(sessions []*session) []*session {
+	var ofTokens []*session
+	ofKeys := slices.DeleteFunc(sessions, func(n *session) bool {
+		caller := n.currentCaller()
+		isToken := caller != nil && caller.Kind == auth.ByToken
+		if isToken {
+			ofTokens = append(ofTokens, n)
 		}
-		key := strings.Join(credentials, "\n")
-		same := groups[key]
-		if same == nil {
-			same = &sharing{credentials: credentials}
-			groups[key], all = same, append(all, same)
-		}
-		same.sessions, same.callers = append(same.sessions, n), append(same.callers, caller)
-	}
-	slices.SortStableFunc(all, func(a, b *sharing) int { return cmp.Compare(a.isToken(), b.isToken()) })
-	return all
-}
-
-// check checks the callers again. A defect in authenticating them ends their sessions alone.
-func (s *sharing) check(authenticate func(credentials []string) (*auth.Caller, error)) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			for _, n := range s.sessions {
-				n.recovered(panicked)
-			}
-		}
-	}()
-	current, err := authenticate(s.credentials)
-	for i, n := range s.sessions {
-		n.checkedSafely(s.callers[i], current, err)
-	}
-}
-
-// isToken returns 1 for the sessions of a token, and 0 for those of a key or of anonymous callers.
-func (s *sharing) isToken() int {
-	if caller := s.callers[0]; caller != nil && caller.Kind == auth.ByToken {
-		return 1
-	}
-	return 0
-}
-
-// checkedSafely is checked in a goroutine that is not the session's: a defect ends this session alone.
-func (n *session) checkedSafely(caller, current *auth.Caller, err error) {
-	defer func() { n.recovered(recover()) }()
-	n.checked(caller, current, err)
+		return isToken
+	})
+	return append(ofKeys, ofTokens...)
 }
 
 // sameCaller reports whether two callers are the same key or user.

@@ -20,17 +20,15 @@ const (
 // countsHub counts the users of namespaces for all sessions that want counts: once for each namespace and time. The
 // zero value is ready to use, and its methods may be called concurrently.
 type countsHub struct {
-	mu      sync.Mutex
-	spaces  map[string]*countedSpace
-	running bool // a round is planned
+	mu     sync.Mutex
+	spaces map[string]*countedSpace
 }
 
-// countedSpace is a namespace that is counted. It remains until the round after the last session has left, so that a
+// countedSpace is a namespace that is counted. It remains until it is due after the last session has left, so that a
 // session that comes and goes does not cause more counts.
 type countedSpace struct {
 	followers map[*following]struct{}
 	last      *counted // nil before the first
-	counting  bool
 }
 
 // join has a session get the counts of its namespace from now on.
@@ -44,15 +42,11 @@ func (h *countsHub) join(f *following) {
 			h.spaces = map[string]*countedSpace{}
 		}
 		h.spaces[f.namespace] = space
-		go h.count(f.Hub, f.namespace)
+		go h.count(f.Hub, f.namespace, space)
 	}
 	space.followers[f] = struct{}{}
 	if space.last != nil {
 		f.setCounts(space.last)
-	}
-	if !h.running {
-		h.running = true
-		time.AfterFunc(countsInterval, func() { h.round(f.Hub) })
 	}
 }
 
@@ -64,57 +58,33 @@ func (h *countsHub) leave(f *following) {
 	}
 }
 
-// round counts all namespaces, one after the other, and plans the next round.
-func (h *countsHub) round(hub *Hub) {
-	h.mu.Lock()
-	var namespaces []string
-	for name, space := range h.spaces {
-		if len(space.followers) == 0 && !space.counting {
-			delete(h.spaces, name)
-		} else {
-			namespaces = append(namespaces, name)
-		}
-	}
-	h.running = len(h.spaces) > 0
-	again := h.running
-	h.mu.Unlock()
-	for _, name := range namespaces {
-		h.count(hub, name)
-	}
-	if again {
-		time.AfterFunc(countsInterval, func() { h.round(hub) })
-	}
-}
-
-// count counts a namespace, and gives its sessions the result if it has changed.
-func (h *countsHub) count(hub *Hub, namespace string) {
-	if !h.beginCount(namespace) {
-		return
-	}
+// count counts a namespace now and then, as long as it has sessions, and gives them what has changed.
+func (h *countsHub) count(hub *Hub, namespace string, space *countedSpace) {
 	n, err := hub.newest.Load().countNow(namespace)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	space := h.spaces[namespace]
-	space.counting = false
-	if err != nil || n == nil || space.last != nil && maps.Equal(space.last.users, n.users) {
-		return
+	if err == nil && n != nil && (space.last == nil || !maps.Equal(space.last.users, n.users)) {
+		space.last = n
+		for f := range space.followers {
+			f.setCounts(n)
+		}
 	}
-	space.last = n
-	for f := range space.followers {
-		f.setCounts(n)
-	}
+	time.AfterFunc(countsInterval, func() {
+		if h.isFollowed(namespace) {
+			h.count(hub, namespace, space)
+		}
+	})
 }
 
-// beginCount reports whether to count a namespace now.
-func (h *countsHub) beginCount(namespace string) bool {
+// isFollowed reports whether a namespace has sessions, and forgets it otherwise.
+func (h *countsHub) isFollowed(namespace string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	space := h.spaces[namespace]
-	if space == nil || space.counting {
-		return false
+	if len(h.spaces[namespace].followers) > 0 {
+		return true
 	}
-	space.counting = true
-	return true
+	delete(h.spaces, namespace)
+	return false
 }
 
 // counted are the counts of a namespace at a time.

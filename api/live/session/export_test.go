@@ -16,8 +16,6 @@ import (
 
 // What package session_test reads of package session, and what it has happen that does not happen on demand.
 
-var CheckSessions = checkSessions
-
 // timers is time.AfterFunc, or what replaces it.
 type timers = func(time.Duration, func()) *time.Timer
 
@@ -91,10 +89,8 @@ func (h *Hub) Jam() {
 	a.queue.PushBack(make(chan struct{}))
 }
 
-// CredentialsOf returns the credentials that are checked, in their order.
-func CredentialsOf(sessions []*session) (credentials [][]string) {
-	for _, group := range groupByCredentials(sessions) {
-		credentials = append(credentials, group.credentials)
-	}
-	return credentials
-}
+// KeysFirst returns sessions in the order in which they are checked.
+func KeysFirst(sessions []*session) []*session { return keysFirst(sessions) }
+
+// CheckSockets has all sessions checked, as after a reload.
+func (h *Hub) CheckSockets() { h.checkSockets() }

@@ -11,6 +11,7 @@ import (
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
+	"github.com/lastseen/lastseen/store/feed"
 )
 
 // connectRoute is the route of WebSockets in log lines.
@@ -106,14 +107,14 @@ func (n *session) hello(f clientFrame) error {
 			return err
 		}
 	}
-	var first *firstBatch
+	var first feed.Batch
 	if asked != nil {
 		if first, err = n.follow(server, *asked); err != nil {
 			return err
 		}
 	}
-	if err := n.welcome(server, f.id, first); err != nil {
-		if first != nil {
+	if err := n.welcome(server, f.id, asked, first); err != nil {
+		if asked != nil {
 			n.following.end()
 		}
 		return err
@@ -188,8 +189,8 @@ func (n *session) open(s *Server, o connections.Opening) error {
 	return nil
 }
 
-// welcome sends the response to hello: the session has begun.
-func (n *session) welcome(s *Server, id string, first *firstBatch) error {
+// welcome sends the response to hello, with the first batch of what the client asked to watch: the session has begun.
+func (n *session) welcome(s *Server, id string, asked *watchQuery, first feed.Batch) error {
 	var own beginning
 	var err error
 	if n.device != nil {
@@ -210,7 +211,7 @@ func (n *session) welcome(s *Server, id string, first *firstBatch) error {
 		b = request.AppendString(append(b, `,"device":`...), n.device.Device())
 	}
 	thresholds := s.Thresholds(n.namespace)
-	b = n.appendLimits(b, thresholds, first != nil)
+	b = n.appendLimits(b, thresholds, asked != nil)
 	if n.isShownSelf() {
 		b = n.appendSelf(b, thresholds, own)
 	}
@@ -218,11 +219,11 @@ func (n *session) welcome(s *Server, id string, first *firstBatch) error {
 		b = n.appendCalls(append(b, `,"calls":`...), own.ongoing)
 	}
 	b = append(b, ',')
-	if first != nil && first.feed {
-		n.sendFirst(b, id, first)
+	if asked != nil && asked.feed {
+		n.sendFirst(b, id, *asked, first)
 	} else {
 		n.send(withID(appendNobody(b, own.now, "", false), id))
-		if first != nil {
+		if asked != nil {
 			n.following.start()
 		}
 	}

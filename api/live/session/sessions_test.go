@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -61,8 +62,8 @@ func TestConnectFailsWithoutWaiting(t *testing.T) {
 	}
 }
 
-// TestCheckAuthenticatesOnce: after a reload, the credentials of many connections are verified once, API keys first.
-func TestCheckAuthenticatesOnce(t *testing.T) {
+// TestCheckBeginsWithKeys: after a reload, the connections of API keys are checked first.
+func TestCheckBeginsWithKeys(t *testing.T) {
 	t.Parallel()
 	w, headers := apitest.NewGuardedSocketServer(t)
 	for _, name := range []string{"alice", "all", "alice", "bob", "all", "alice"} {
@@ -73,20 +74,13 @@ func TestCheckAuthenticatesOnce(t *testing.T) {
 		w.Hello(`{"user":"`+user+`"}`, "Authorization: "+headers[name])
 	}
 	w.DialSocket("chat") // has no caller yet
-	sessions := w.Config.Shared.Sessions()
+	sessions := session.KeysFirst(w.Config.Shared.Sessions())
 	require.Len(t, sessions, 7)
-	credentials := session.CredentialsOf(sessions)
-	require.Len(t, credentials, 3)
-	require.Equal(t, []string{headers["all"]}, credentials[0])
-	var mu sync.Mutex
-	times := map[string]int{}
-	session.CheckSessions(sessions, func(credentials []string) (*auth.Caller, error) {
-		mu.Lock()
-		times[credentials[0]]++
-		mu.Unlock()
-		return w.Config.Auth.Authenticate(t.Context(), credentials)
-	})
-	require.Equal(t, map[string]int{headers["all"]: 1, headers["alice"]: 1, headers["bob"]: 1}, times)
+	for i, n := range sessions {
+		isToken := n.Caller() != nil && n.Caller().Kind == auth.ByToken
+		require.Equal(t, i >= 3, isToken, i)
+	}
+	w.Config.Shared.CheckSockets()
 	require.Equal(t, 7, w.Config.Shared.WebSockets(), "nobody was closed")
 }
 
@@ -96,12 +90,14 @@ func TestCheckThatPanics(t *testing.T) {
 	w, headers := apitest.NewGuardedSocketServer(t)
 	alice, _ := w.Hello(`{"user":"alice"}`, "Authorization: "+headers["alice"])
 	bob, _ := w.Hello(`{"user":"bob"}`, "Authorization: "+headers["bob"])
-	session.CheckSessions(w.Config.Shared.Sessions(), func(credentials []string) (*auth.Caller, error) {
+	authenticate := w.Config.Shared.Hub.Authenticate
+	w.Config.Shared.Hub.Authenticate = func(ctx context.Context, credentials []string) (*auth.Caller, error) {
 		if credentials[0] == headers["alice"] {
 			panic("a defect")
 		}
-		return w.Config.Auth.Authenticate(t.Context(), credentials)
-	})
+		return authenticate(ctx, credentials)
+	}
+	w.Config.Shared.CheckSockets()
 	alice.Closed(problem.Internal.CloseCode(), string(problem.Internal))
 	bob.Quiet()
 }

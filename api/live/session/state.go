@@ -366,7 +366,7 @@ func (s *userStates) planLate(st *userState) {
 	}
 }
 
-// checkLate reads a call again whose time has passed as far as clients know, unless the keeper has heard both parties
+// checkLate reads a call again whose time has passed as far as clients know, unless the manager has heard both parties
 // since: reading each call a minute would cost more than hearing its parties.
 func (s *userStates) checkLate(key lastseen.UserKey, id string) {
 	left := s.hub.newest.Load().Calls.Rest(key.Namespace, key.User, id)

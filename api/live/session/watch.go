@@ -11,10 +11,9 @@ import (
 
 // watchQuery is what a client wants to watch.
 type watchQuery struct {
-	feed.Query
-	cursor string // where it continues; empty if it begins
-	feed   bool   // it follows the changes feed
-	counts bool   // it gets counts
+	subscription.Query
+	feed   bool // it follows the changes feed
+	counts bool // it gets counts
 }
 
 // check checks the users, and reads the other fields.
@@ -32,7 +31,6 @@ func (q *watchQuery) check(namespace string, everyone everyoneBody, cursor *stri
 		return problem.New(problem.InvalidParameter, "cursor needs users to watch, or everyone.")
 	}
 	var err error
-	q.cursor = *cursor
 	q.After, err = subscription.OpenCursor(namespace, *cursor)
 	return err
 }
@@ -78,13 +76,6 @@ type watchFrame struct {
 	id string
 }
 
-// firstBatch is what a client gets first of what it watches.
-type firstBatch struct {
-	feed.Batch
-	cursor string // of the query; empty if it began
-	feed   bool   // false: there is nothing but counts
-}
-
 // newFollowing returns what a session watches: nothing yet.
 func newFollowing(s *Server, n *session) *following {
 	return &following{
@@ -104,21 +95,19 @@ func (f *following) start() {
 	go f.run()
 }
 
-// follow begins to watch what hello asks for. The caller starts the goroutine, or ends what begins here.
-func (n *session) follow(s *Server, q watchQuery) (*firstBatch, error) {
+// follow begins to watch what hello asks for, and returns the first batch. The caller starts the goroutine, or ends what
+// begins here.
+func (n *session) follow(s *Server, q watchQuery) (first feed.Batch, err error) {
 	f := newFollowing(s, n)
-	first := &firstBatch{cursor: q.cursor, feed: q.feed}
 	if q.feed {
-		batch, err := f.replace(q)
-		if err != nil {
-			return nil, err
+		if first, err = f.replace(q); err != nil {
+			return first, err
 		}
-		first.Batch = batch
 	}
 	if q.counts {
 		if err := f.beginCounts(s); err != nil {
 			f.end()
-			return nil, err
+			return first, err
 		}
 	}
 	n.mu.Lock()
@@ -131,7 +120,7 @@ func (n *session) follow(s *Server, q watchQuery) (*firstBatch, error) {
 // error nothing has changed.
 func (f *following) replace(q watchQuery) (feed.Batch, error) {
 	watched := f.IsActive()
-	batch, err := f.Replace(f.ctx, subscription.Query{Query: q.Query}, maxBatch)
+	batch, err := f.Replace(f.ctx, q.Query, maxBatch)
 	if err == nil && !watched {
 		f.Telemetry.Follows(1)
 	}
@@ -167,7 +156,10 @@ func (f *following) step() bool {
 	defer endTurn()
 	select {
 	case frame := <-f.frames:
-		return f.handle(frame)
+		if err := f.change(f.newest.Load(), frame); err != nil {
+			f.refuse(err, frame.id)
+		}
+		return true
 	default:
 	}
 	if counts := f.latest.Swap(nil); counts != nil && f.counted {
