@@ -109,8 +109,8 @@ type Config struct {
 	// Connections records who holds a WebSocket open; default: a registry that nobody runs, so that a connection counts
 	// as a ping only when it begins.
 	Connections *connections.Registry
-	// Keeper keeps calls going; default: one that nobody runs, so that calls end late and only by actions.
-	Keeper *calls.Manager
+	// Calls keeps calls going; default: one that nobody runs, so that calls end late and only by actions.
+	Calls *calls.Manager
 	// WebSockets are the limits of WebSockets. The origins of CORSOrigins can open them.
 	WebSockets WebSocketLimits
 
@@ -212,8 +212,8 @@ func New(c Config) http.Handler {
 		}
 		c.Connections = connections.New(connections.Options{Store: c.Store, Settings: settings, Logger: c.Logger})
 	}
-	if c.Keeper == nil {
-		c.Keeper = calls.New(c.Store, c.Logger)
+	if c.Calls == nil {
+		c.Calls = calls.New(c.Store, c.Logger)
 	}
 	c.Shared.authenticator.Store(c.Auth)
 	factor := c.Settings.maxFactor()

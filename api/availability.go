@@ -36,8 +36,6 @@ type availabilityResponse struct {
 	Until request.Timestamp `json:"until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 } // @name UserAvailability
 
-// putAvailability replaces what a user says.
-//
 // @ID setAvailability
 // @Tags Availability
 // @Summary Set a user's availability
@@ -75,8 +73,6 @@ func (s *server) putAvailability(c echo.Context, _ request.Query, namespace, use
 	return request.Respond(c, showSaid(user, said))
 }
 
-// getAvailability returns what a user says.
-//
 // @ID getAvailability
 // @Tags Availability
 // @Summary Get a user's availability
@@ -99,8 +95,6 @@ func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, use
 	return request.Respond(c, showSaid(user, said.At(now)))
 }
 
-// deleteAvailability deletes what a user says.
-//
 // @ID deleteAvailability
 // @Tags Availability
 // @Summary Clear a user's availability

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/guard"
@@ -35,8 +37,6 @@ type bulkResponse struct {
 	Recorded int `json:"recorded" minimum:"0"`
 } // @name BatchResult
 
-// pings records many pings.
-//
 // @ID recordPings
 // @Tags Recording
 // @Summary Record many pings
@@ -56,8 +56,6 @@ func (s *server) pings(c echo.Context, _ request.Query, namespace string) error 
 	return s.bulk(c, namespace, telemetry.Ping, &body, &body.Pings, "pings")
 }
 
-// leaves records many leaves.
-//
 // @ID recordLeaves
 // @Tags Recording
 // @Summary Record many leaves
@@ -107,7 +105,7 @@ func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string
 	b := batch{plain: make([]store.PresenceEvent, 0, len(items))}
 	var bad problem.Items
 	for i, item := range items {
-		if err := b.add(e, namespace, item.User, item.assertion, now); err != nil {
+		if err := b.add(e, namespace, item.User, item.eventBody, now); err != nil {
 			bad.Add(i, err)
 		}
 	}
@@ -124,8 +122,39 @@ func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string
 // item is one ping or leave of many.
 type item struct {
 	User      string `json:"user" minLength:"1" maxLength:"256"`
-	assertion `json:",inline"`
+	eventBody `json:",inline"`
 } // @name BatchItem
+
+// strict reads the types of bodies and frames.
+var strict = request.Strict(
+	json.UnmarshalFromFunc(decodeTime),
+	json.UnmarshalFromFunc(request.DecodeScalar),
+	json.UnmarshalFromFunc(decodeItem),
+	json.UnmarshalFromFunc(request.DecodeDevice),
+	json.UnmarshalFromFunc(decodeCallApp),
+	request.ListOf[[]string](request.MaxUsers, request.DecodeString),
+	request.ListOf[contactIDs](store.MaxContacts, request.DecodeString),
+	request.ListOf[[]item](request.MaxItems, decodeItem),
+)
+
+func decodeItem(d *jsontext.Decoder, i *item) error { return request.DecodeObject(d, i, decodeField) }
+
+func decodeField(d *jsontext.Decoder, i *item, name string) error {
+	switch name {
+	case "user":
+		return request.DecodeString(d, &i.User)
+	case "at":
+		return decodeTime(d, &i.At)
+	case "device":
+		return request.DecodeOptional(d, &i.Device, request.DecodeDevice)
+	case "activity":
+		return request.DecodeString(d, &i.Activity)
+	case "after":
+		return request.DecodeString(d, &i.After)
+	default:
+		return request.UnknownField[item](d)
+	}
+}
 
 const (
 	maxLine     = 4096 // bytes of a line of NDJSON, its end not counted
@@ -204,7 +233,7 @@ func (s *server) readChunk(c echo.Context, e telemetry.Event, namespace string, 
 			if err := l.keep(i); err != nil {
 				return err
 			}
-			if err := chunk.add(e, namespace, i.User, i.assertion, now); err != nil {
+			if err := chunk.add(e, namespace, i.User, i.eventBody, now); err != nil {
 				return err
 			}
 		}

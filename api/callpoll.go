@@ -29,8 +29,6 @@ type callsResponse struct {
 	PollAfterMs int64 `json:"poll_after_ms" format:"int64" minimum:"0"`
 } // @name Calls
 
-// listCalls returns the calls of a user that go on.
-//
 // @ID listCalls
 // @Tags Calls
 // @Summary Follow a user's calls
@@ -146,7 +144,7 @@ func (p *callsPoll) turn(until time.Time) (calls []lastseen.Call, place callPlac
 	if calls, place, err = p.read(); err != nil || place != p.after {
 		return calls, place, false, err
 	}
-	pause, err := p.patience(until, p.authorizeAgain)
+	pause, err := p.patience(until)
 	switch {
 	case isPause(err):
 		return calls, place, false, nil

@@ -16,8 +16,6 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// startCall begins a call.
-//
 // @ID startCall
 // @Tags Calls
 // @Summary Call a user
@@ -113,8 +111,6 @@ func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *
 	return nil
 }
 
-// acceptCall accepts a call.
-//
 // @ID acceptCall
 // @Tags Calls
 // @Summary Accept a call
@@ -133,8 +129,6 @@ func (s *server) acceptCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.Accept, new(callAnswerBody))
 }
 
-// rejectCall rejects a call.
-//
 // @ID rejectCall
 // @Tags Calls
 // @Summary Reject a call
@@ -150,8 +144,6 @@ func (s *server) rejectCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.Reject, new(callActionBody))
 }
 
-// endCall ends a call.
-//
 // @ID endCall
 // @Tags Calls
 // @Summary End a call
@@ -168,8 +160,6 @@ func (s *server) endCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.End, new(callEndBody))
 }
 
-// keepCall says that a party still takes part in a call.
-//
 // @ID keepCall
 // @Tags Calls
 // @Summary Keep a call alive
@@ -216,7 +206,7 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 		return err
 	}
 	s.load.Begin()
-	step, finish, err := s.Keeper.Act(c.Request().Context(), namespace, act)
+	step, finish, err := s.Calls.Act(c.Request().Context(), namespace, act)
 	request.AfterResponse(c, finish)
 	s.load.End()
 	if err != nil {
@@ -240,8 +230,6 @@ func errCallRefused(action lastseen.CallAction, call callResponse) error {
 	return &problem.Error{Code: problem.CallRefused, Detail: detail, Call: call}
 }
 
-// getCall returns a call.
-//
 // @ID getCall
 // @Tags Calls
 // @Summary Get a call

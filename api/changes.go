@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -8,8 +9,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/live/transport"
+	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store/feed"
@@ -84,8 +89,6 @@ type changesResponse struct {
 	PollAfterMs int64 `json:"poll_after_ms" format:"int64" minimum:"0"`
 } // @name Changes
 
-// getChanges returns or streams the changes of the users in the query, of a user's contacts, or of everyone.
-//
 // @ID getChanges
 // @Tags Reading
 // @Summary Follow changes
@@ -128,8 +131,6 @@ func (s *server) getChanges(c echo.Context, q request.Query) error {
 	return s.serveChanges(c, q, maxLookupQuery, func() {})
 }
 
-// postChanges returns or streams the changes of the users in the body, of a user's contacts, or of everyone.
-//
 // @ID postChanges
 // @Tags Reading
 // @Summary Follow changes of many users
@@ -173,6 +174,118 @@ func (s *server) serveChanges(c echo.Context, q request.Query, maxUsers int, ope
 		return w.serveEvents(asked.cursor, asked.limit)
 	}
 	return w.respond(asked.limit, asked.wait)
+}
+
+// changesQuery is a request for changes.
+type changesQuery struct {
+	subscription.Query
+	namespace string
+	cursor    string        // where it continues; empty if it begins
+	limit     int           // of users in a batch, except one that has all users followed
+	wait      time.Duration // for a batch
+}
+
+// lastEventID is the header in which a client repeats the last event ID of a stream that ended.
+const lastEventID = "Last-Event-ID"
+
+// readChangesQuery reads a request for the changes of up to maxUsers users, of the contacts of one, or of everyone. For
+// a stream of events, Last-Event-ID replaces the cursor: a browser that connects again repeats the query of its first
+// request.
+func readChangesQuery(c echo.Context, q request.Query, maxUsers int, events bool) (asked changesQuery, err error) {
+	if asked.namespace, err = request.Namespace(c); err != nil {
+		return asked, err
+	}
+	r := request.Params{Query: q}
+	asked.limit = r.Number("limit", 1, request.MaxLimit, request.MaxLimit)
+	asked.wait = r.Wait(maxWait)
+	asked.Statuses = r.Statuses()
+	asked.NoSnapshot = r.Choice("snapshot", "all", "none") == "none"
+	if r.Err != nil {
+		return asked, r.Err
+	}
+	users, named := q["user"]
+	if err := request.CheckUsers(users, maxUsers); err != nil {
+		return asked, err
+	}
+	owner, ofContacts := q.Get("contacts_of")
+	switch {
+	case named && ofContacts:
+		return asked, problem.New(problem.InvalidParameter, "Use either users or contacts_of.")
+	case ofContacts:
+		if err := lastseen.CheckUser(owner); err != nil {
+			detail := problem.From(problem.InvalidUser, err).Detail
+			return asked, problem.New(problem.InvalidUser, "contacts_of: "+detail)
+		}
+	}
+	asked.Users, asked.Owner, asked.Everyone = users, owner, !named && !ofContacts
+	if !asked.Everyone && (asked.NoSnapshot || asked.Statuses != nil) {
+		return asked, problem.New(problem.InvalidParameter, "Use status and snapshot only to follow everyone.")
+	}
+	cursor, continues := q.Get("cursor")
+	if id := c.Request().Header.Get(lastEventID); events && id != "" {
+		cursor, continues = id, true
+	}
+	if continues {
+		asked.cursor = cursor
+		asked.After, err = subscription.OpenCursor(asked.namespace, cursor)
+	}
+	return asked, err
+}
+
+// checkContactsOf returns an error unless a caller can follow the contacts of a user: callers who can list them can.
+// The owner "" stands for no contacts.
+func checkContactsOf(namespace, owner string, caller *auth.Caller) error {
+	if owner == "" {
+		return nil
+	}
+	return guard.ReadUser.Check(namespace, owner, caller)
+}
+
+// watch is a request that follows changes, and can stay open for that. One goroutine uses it.
+type watch struct {
+	openRequest
+	*subscription.Subscription
+}
+
+// watch begins to follow changes for an authorized request. The caller closes the watch.
+func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
+	w := &watch{openRequest: openRequest{server: s, c: c, namespace: asked.namespace, caller: callerOf(c)}}
+	w.permitted = func(caller *auth.Caller) error { // if the visibility has changed, the client has to begin again
+		return cmp.Or(checkPermission(c, guard.Read, caller), checkContactsOf(w.namespace, asked.Owner, caller),
+			w.newest.Load().live.CheckVisibility(w.namespace, s.isRestricted(w.namespace)))
+	}
+	w.Subscription = subscription.New(subscription.Options{
+		Ledger: subscription.Ledger{
+			Shared: s.Subscriptions, Namespace: w.namespace,
+			Payer: func() (limit.Key, bool) { return w.limiter.Key(c.Request(), w.caller) },
+		},
+		Server: func() *subscription.Server { return s.newest.Load().live.Server },
+		Caller: func() *auth.Caller { return w.caller },
+	})
+	if err := w.Open(c.Request().Context(), asked.Query); err != nil {
+		return nil, err
+	}
+	w.open()
+	return w, nil
+}
+
+// close ends the watch.
+func (w *watch) close() {
+	w.cancel()
+	w.Close()
+}
+
+// next waits for the next batch. It returns errDue if there is none until a time, errDraining if the server is
+// stopping, and the error of a caller that is not authorized any longer.
+func (w *watch) next(until time.Time, limit int) (batch feed.Batch, err error) {
+	for ok := false; !ok && err == nil; {
+		var pause time.Duration
+		if pause, err = w.patience(until); err == nil {
+			batch, ok, err = w.Wait(w.ctx, pause, limit)
+		}
+		err = cmp.Or(w.c.Request().Context().Err(), err)
+	}
+	return batch, err
 }
 
 // respond writes a response with the next changes. It waits for changes up to a time.

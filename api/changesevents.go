@@ -64,7 +64,7 @@ func (w *watch) serveEvents(cursor string, limit int) error {
 
 // step waits for the next event, and sends it.
 func (e *eventStream) step() error {
-	pause, err := e.patience(time.Time{}, e.authorizeAgain)
+	pause, err := e.patience(time.Time{})
 	if err != nil {
 		return err
 	}

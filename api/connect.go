@@ -81,7 +81,7 @@ func (s *server) sessions() *session.Server {
 			Viewer:  s.viewerOf, Restricted: s.isRestricted, Limiter: &s.limiter, Load: s.load, Random: s.Random,
 			Now: s.Now, Lag: s.Telemetry.ObserveLag,
 		},
-		Limits: limits, Connections: s.Connections, Calls: s.Keeper, Logger: s.Logger,
+		Limits: limits, Connections: s.Connections, Calls: s.Calls, Logger: s.Logger,
 		Thresholds:   func(namespace string) lastseen.Thresholds { return s.settings(namespace).Thresholds },
 		PingInterval: func(namespace string) time.Duration { return s.settings(namespace).PingInterval },
 		CheckServed:  s.checkServed, Count: s.countNow, RetryAfter: s.retryAfter, NameOf: s.nameOf,

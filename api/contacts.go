@@ -35,8 +35,6 @@ type contactChangesBody struct {
 	Remove contactIDs `json:"remove" swaggertype:"array,string" validate:"optional"`
 } // @name ContactChangesRequest
 
-// setContacts replaces the contacts of a user.
-//
 // @ID setContacts
 // @Tags Contacts
 // @Summary Replace a user's contacts
@@ -74,8 +72,6 @@ func (s *server) setContacts(c echo.Context, _ request.Query, namespace, user st
 	})
 }
 
-// changeContacts adds and removes contacts of a user.
-//
 // @ID changeContacts
 // @Tags Contacts
 // @Summary Add and remove contacts of a user
@@ -111,8 +107,6 @@ func (s *server) changeContacts(c echo.Context, _ request.Query, namespace, user
 	})
 }
 
-// deleteContacts removes all contacts of a user.
-//
 // @ID deleteContacts
 // @Tags Contacts
 // @Summary Remove all contacts of a user
@@ -179,8 +173,6 @@ func readContactsParams(q request.Query, defaults view) (contactsParams, error) 
 	return p, r.Err
 }
 
-// listContacts returns one page of the contacts of a user.
-//
 // @ID listContacts
 // @Tags Contacts
 // @Summary List a user's contacts with their presence

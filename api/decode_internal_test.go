@@ -121,7 +121,7 @@ func FuzzBody(f *testing.F) {
 		require.True(t, utf8.Valid(data))
 		for _, i := range *body.Pings {
 			for _, e := range []telemetry.Event{telemetry.Ping, telemetry.Leave} {
-				if err := new(batch).add(e, "chat", i.User, i.assertion, kit.Now); err != nil {
+				if err := new(batch).add(e, "chat", i.User, i.eventBody, kit.Now); err != nil {
 					kit.RequireProblem(t, err)
 				}
 			}
@@ -142,7 +142,7 @@ func TestNullDevices(t *testing.T) {
 		var i item
 		require.NoError(t, request.Unmarshal([]byte(text), &i, strict))
 		var b batch
-		require.Nil(t, b.add(telemetry.Ping, "chat", i.User, i.assertion, kit.Now))
+		require.Nil(t, b.add(telemetry.Ping, "chat", i.User, i.eventBody, kit.Now))
 		require.Equal(t, want, b)
 	}
 }
@@ -170,7 +170,7 @@ func FuzzItem(f *testing.F) {
 		}
 		for _, e := range []telemetry.Event{telemetry.Ping, telemetry.Leave} {
 			var b batch
-			if b.add(e, "chat", i.User, i.assertion, kit.Now) != nil {
+			if b.add(e, "chat", i.User, i.eventBody, kit.Now) != nil {
 				require.Zero(t, b.size())
 				continue
 			}

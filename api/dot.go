@@ -42,8 +42,6 @@ func dotShape(dot lastseen.Dot) (path, paint string) {
 	}
 }
 
-// getDot returns the status of a user as an image.
-//
 // @ID getDot
 // @Tags Reading
 // @Summary Show one user as a dot

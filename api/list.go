@@ -63,8 +63,6 @@ type listResponse struct {
 	NextCursor *string `json:"next_cursor" extensions:"x-nullable"`
 } // @name PresencePage
 
-// listUsers returns one page of recently seen users.
-//
 // @ID listUsers
 // @Tags Reading
 // @Summary List recently seen users

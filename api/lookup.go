@@ -29,8 +29,6 @@ type lookupResponse struct {
 	Hint string `json:"hint,omitzero" validate:"optional"`
 } // @name PresenceList
 
-// lookup returns the presences of the users in the body.
-//
 // @ID lookupUsers
 // @Tags Reading
 // @Summary Look up many users
@@ -63,8 +61,6 @@ func (s *server) lookup(c echo.Context, q request.Query) error {
 	return request.Respond(c, found)
 }
 
-// lookupQuery returns the presences of the users in the query, for clients that can only GET.
-//
 // @ID lookupUsersByQuery
 // @Tags Reading
 // @Summary Look up several users by GET

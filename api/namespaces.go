@@ -32,8 +32,6 @@ type namespacesResponse struct {
 // namespaceList binds cursors to the list of namespaces. Namespaces cannot have this name.
 const namespaceList = "/namespaces"
 
-// listNamespaces returns one page of the namespaces that exist, by name.
-//
 // @ID listNamespaces
 // @Tags Namespaces
 // @Summary List namespaces
@@ -122,8 +120,6 @@ type settingsResponse struct {
 	ShowCalls bool `json:"show_calls"`
 } // @name NamespaceSettings
 
-// getNamespace returns the settings of a namespace, also of one that was never pinged.
-//
 // @ID getNamespace
 // @Tags Namespaces
 // @Summary Get the settings of a namespace
@@ -158,8 +154,6 @@ func optionalMs(d time.Duration) *int64 {
 	return new(d.Milliseconds())
 }
 
-// deleteNamespace deletes a namespace and all users in it, if the caller repeats its name.
-//
 // @ID deleteNamespace
 // @Tags Deleting
 // @Summary Delete a namespace
@@ -201,8 +195,6 @@ type countsResponse struct {
 	Total int64 `json:"total" format:"int64" minimum:"0"`
 } // @name Counts
 
-// counts returns the number of users of a list with the same parameters.
-//
 // @ID countUsers
 // @Tags Reading
 // @Summary Count users by status

@@ -23,9 +23,8 @@ type openRequest struct {
 	caller    *auth.Caller
 	permitted func(*auth.Caller) error // returns an error unless a caller can use it; it depends on nothing stored
 
-	// The round ends when the caller has to be authorized again, and then ends the context of the request.
-	round   context.Context //nolint:containedctx // one goroutine uses it, that of the request
-	ctx     context.Context //nolint:containedctx // the same
+	// The context ends with that of the request, and when the caller has to be authorized again: after a reload.
+	ctx     context.Context //nolint:containedctx // one goroutine uses it, that of the request
 	cancel  func()
 	checkAt time.Time // when the caller has to be authorized again at the latest
 }
@@ -41,7 +40,6 @@ func isPause(err error) bool { return errors.Is(err, errDue) || errors.Is(err, e
 
 // begin begins a round, and sets the time of the next authorization.
 func (r *openRequest) begin(now time.Time) {
-	r.round = r.Reloads.Round()
 	r.ctx, r.cancel = r.Reloads.Wait(r.c.Request().Context())
 
 	pause := min(max(minRecheck, r.newest.Load().settings(r.namespace).PingInterval), maxRecheck)
@@ -55,7 +53,7 @@ func (r *openRequest) begin(now time.Time) {
 // open begins the first round of a request that was authorized.
 func (r *openRequest) open() {
 	r.begin(r.Now())
-	if r.newest.Load() != r.server { // a reload since the request was authorized, which the round may not have seen
+	if r.newest.Load() != r.server { // a reload since the request was authorized, which the context may not have seen
 		r.checkAt = r.Now()
 	}
 }
@@ -68,14 +66,14 @@ const (
 
 // patience returns how long a request can wait now: until a time, if it is not zero, but not longer than the caller is
 // authorized. It returns errDue at that time, errDraining if the server is stopping, and the error of a caller that is
-// not authorized any longer. The function again begins the next round if the caller still is.
-func (r *openRequest) patience(until time.Time, again func(now time.Time) error) (time.Duration, error) {
+// not authorized any longer. It begins the next round if the caller still is.
+func (r *openRequest) patience(until time.Time) (time.Duration, error) {
 	now := r.Now()
 	if r.Draining() {
 		return 0, errDraining
 	}
-	if r.round.Err() != nil || !now.Before(r.checkAt) {
-		if err := again(now); err != nil {
+	if r.ctx.Err() != nil || !now.Before(r.checkAt) {
+		if err := r.authorizeAgain(now); err != nil {
 			return 0, err
 		}
 	}
@@ -96,11 +94,11 @@ func (r *openRequest) authorizeAgain(now time.Time) error {
 	r.cancel()
 	r.begin(now) // before the check, so that a reload during the check is not missed
 	caller, err := newest.authenticateAgain(r.c)
-	switch {
-	case err == nil:
+	if errors.Is(err, auth.ErrKeysUnavailable) && r.caller != nil && now.Before(r.caller.Expires) {
+		caller, err = r.caller, nil
+	}
+	if err == nil {
 		err = r.permitted(caller)
-	case errors.Is(err, auth.ErrKeysUnavailable) && r.caller != nil && now.Before(r.caller.Expires):
-		err = nil
 	}
 	return cmp.Or(err, newest.checkKnown(r.c, guard.Read))
 }

@@ -24,8 +24,6 @@ type pingBody struct {
 	Activity string `json:"activity" enums:"active,idle" validate:"optional"`
 } // @name PingRequest
 
-// ping records that a user is here.
-//
 // @ID pingUser
 // @Tags Recording
 // @Summary Record a ping
@@ -52,13 +50,13 @@ func (s *server) ping(c echo.Context, _ request.Query, namespace, user string) e
 }
 
 // readPing reads the body of a ping, which is optional.
-func (s *server) readPing(c echo.Context) (assertion, error) {
+func (s *server) readPing(c echo.Context) (eventBody, error) {
 	if c.Request().Body == http.NoBody { // as in most pings; this saves an allocation
-		return assertion{}, nil
+		return eventBody{}, nil
 	}
 	var body pingBody
 	err := s.readBody(c, oneForm, &body)
-	return assertion{At: body.At, Device: body.Device, Activity: body.Activity}, err
+	return eventBody{At: body.At, Device: body.Device, Activity: body.Activity}, err
 }
 
 // oneForm is the form of a body about one user, which may contain a token.
@@ -83,8 +81,6 @@ type leaveBody struct {
 	Token string `json:"token" validate:"optional"`
 } // @name LeaveRequest
 
-// leave records that a user went away.
-//
 // @ID leaveUser
 // @Tags Recording
 // @Summary Record a leave
@@ -114,20 +110,20 @@ func (s *server) leave(c echo.Context, _ request.Query, namespace, user string) 
 
 // readLeave reads the body of a leave, which is optional. It checks an anonymous caller by the token in the body:
 // navigator.sendBeacon, which a closing page uses, cannot set headers.
-func (s *server) readLeave(c echo.Context) (assertion, error) {
+func (s *server) readLeave(c echo.Context) (eventBody, error) {
 	var body leaveBody
 	if err := s.readBody(c, oneForm, &body); err != nil {
-		return assertion{}, err
+		return eventBody{}, err
 	}
-	asserted := assertion{At: body.At, Device: body.Device, After: body.After}
+	event := eventBody{At: body.At, Device: body.Device, After: body.After}
 	if callerOf(c).IsAnonymous() {
-		return asserted, s.authorizeToken(c, guard.LeaveSelf, body.Token)
+		return event, s.authorizeToken(c, guard.LeaveSelf, body.Token)
 	}
-	return asserted, nil
+	return event, nil
 }
 
-// assertion is what a body says about one ping or leave, as it was sent.
-type assertion struct {
+// eventBody is a ping or a leave, as it was sent.
+type eventBody struct {
 	At     jsontext.Value  `json:"at" swaggertype:"string" validate:"optional"`
 	Device *request.Device `json:"device" validate:"optional"`
 	// Only for pings: whether the person uses the device. It requires a device. Default: active.
@@ -137,7 +133,7 @@ type assertion struct {
 	After string `json:"after" validate:"optional"`
 }
 
-// batch are valid pings or leaves in one namespace, by the way in which they are recorded.
+// batch are valid events in one namespace, by the way in which they are recorded.
 type batch struct {
 	plain   []store.PresenceEvent // of no device
 	devices []store.DeviceEvent
@@ -146,8 +142,8 @@ type batch struct {
 
 func (b *batch) size() int { return len(b.plain) + len(b.devices) + len(b.later) }
 
-// add validates what a body says about a user and adds it to the batch. Its namespace is that of the batch.
-func (b *batch) add(e telemetry.Event, namespace, user string, a assertion, now lastseen.Instant) *problem.Error {
+// add validates an event of a user and adds it to the batch. Its namespace is that of the batch.
+func (b *batch) add(e telemetry.Event, namespace, user string, a eventBody, now lastseen.Instant) *problem.Error {
 	if err := lastseen.CheckUser(user); err != nil {
 		return problem.From(problem.InvalidUser, err)
 	}
@@ -159,45 +155,45 @@ func (b *batch) add(e telemetry.Event, namespace, user string, a assertion, now 
 		b.plain = append(b.plain, store.PresenceEvent{User: user, At: at})
 		return nil
 	}
-	sighting, after, bad := a.details(e, at)
+	event, after, bad := a.details(e, at)
 	if bad != nil {
 		return bad
 	}
-	sighting.User, sighting.At, sighting.Gone = user, at, e == telemetry.Leave
+	event.User, event.At, event.Gone = user, at, e == telemetry.Leave
 	switch {
 	case after > 0:
-		b.later = append(b.later, connections.DelayedLeave{Namespace: namespace, DeviceEvent: sighting, After: after})
-	case sighting.ID == "":
+		b.later = append(b.later, connections.DelayedLeave{Namespace: namespace, DeviceEvent: event, After: after})
+	case event.ID == "":
 		b.plain = append(b.plain, store.PresenceEvent{User: user, At: at})
 	default:
-		b.devices = append(b.devices, sighting)
+		b.devices = append(b.devices, event)
 	}
 	return nil
 }
 
-// details validates what an assertion at a time says about a device, and how long it has to wait.
-func (a assertion) details(
+// details validates the device of an event at a time, and how long the event has to wait.
+func (a eventBody) details(
 	e telemetry.Event, at lastseen.Instant,
-) (sighting store.DeviceEvent, after time.Duration, err *problem.Error) {
+) (event store.DeviceEvent, after time.Duration, err *problem.Error) {
 	if a.Device != nil {
-		sighting = store.DeviceEvent{ID: a.Device.ID, Meta: string(a.Device.Meta)}
-		if sighting.Kind, err = a.Device.Check(); err != nil {
-			return sighting, 0, err
+		event = store.DeviceEvent{ID: a.Device.ID, Meta: string(a.Device.Meta)}
+		if event.Kind, err = a.Device.Check(); err != nil {
+			return event, 0, err
 		}
 	}
 	switch {
 	case e == telemetry.Ping && a.After != "":
-		return sighting, 0, problem.New(problem.UnknownField, `Unknown field "after": only leaves have it.`)
+		return event, 0, problem.New(problem.UnknownField, `Unknown field "after": only leaves have it.`)
 	case e == telemetry.Leave && a.Activity != "":
-		return sighting, 0, problem.New(problem.UnknownField, `Unknown field "activity": only pings have it.`)
+		return event, 0, problem.New(problem.UnknownField, `Unknown field "activity": only pings have it.`)
 	case a.Activity != "" && a.Device == nil:
-		return sighting, 0, problem.New(problem.InvalidDevice, "activity is that of a device: send the device, too.")
+		return event, 0, problem.New(problem.InvalidDevice, "activity is that of a device: send the device, too.")
 	}
-	if sighting.Idle, err = parseActivity(a.Activity, at); err != nil {
-		return sighting, 0, err
+	if event.Idle, err = parseActivity(a.Activity, at); err != nil {
+		return event, 0, err
 	}
 	after, err = parseAfter(a.After)
-	return sighting, after, err
+	return event, after, err
 }
 
 // parseAfter reads how long a leave has to wait; 0 if it is omitted.
@@ -213,4 +209,69 @@ func parseAfter(text string) (time.Duration, *problem.Error) {
 		return 0, problem.Errorf(problem.InvalidDuration, "Invalid after %.40q: use at most %s.", text, "60s")
 	}
 	return after, nil
+}
+
+// decodeTime keeps any value that is not an object or an array, for parseAt.
+func decodeTime(d *jsontext.Decoder, v *jsontext.Value) error {
+	if kind := d.PeekKind(); kind == '{' || kind == '[' {
+		return errTimeType()
+	}
+	raw, err := d.ReadValue()
+	*v = raw.Clone()
+	return err
+}
+
+// maxAhead is how far a ping or a leave may be ahead of the server's clock, in milliseconds.
+const maxAhead = 5000
+
+// parseAt reads the time in the field "at", a JSON string or number, which may be ahead of the server's clock by up to
+// [maxAhead]. An omitted time is now.
+func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error) {
+	if len(raw) == 0 {
+		return now, nil
+	}
+	text := string(raw)
+	switch raw.Kind() {
+	case '0':
+	case '"':
+		unquoted, _ := jsontext.AppendUnquote(nil, raw) // which is valid JSON
+		text = string(unquoted)
+	default:
+		return 0, errTimeType()
+	}
+	at, err := lastseen.ParseTime(text)
+	switch {
+	case err != nil:
+		return 0, problem.Errorf(problem.InvalidTime, "at: %v.", err)
+	case at < lastseen.MinInstant:
+		return 0, problem.New(problem.InvalidTime, "at must be later than the start of 1970.")
+	case at > now+maxAhead:
+		return 0, problem.Errorf(problem.InvalidTime,
+			"at (%s) is more than 5 seconds ahead of the server's clock (%s).", at, now)
+	}
+	return at, nil
+}
+
+// errTimeType is the error of a time that is neither a string nor a number.
+func errTimeType() *problem.Error {
+	return problem.New(problem.InvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
+}
+
+// The activities of a device.
+const (
+	activityActive = "active"
+	activityIdle   = "idle"
+)
+
+// parseActivity reads the activity of a device that was seen at a time, and returns since when the device is idle: 0 if
+// it is active, as without an activity.
+func parseActivity(activity string, at lastseen.Instant) (idle lastseen.Instant, err *problem.Error) {
+	switch activity {
+	case "", activityActive:
+		return 0, nil
+	case activityIdle:
+		return at, nil
+	default:
+		return 0, problem.Errorf(problem.InvalidDevice, "Invalid activity %.40q: use active or idle.", activity)
+	}
 }

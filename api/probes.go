@@ -14,8 +14,6 @@ type statusResponse struct {
 	Status string `json:"status"`
 } // @name ServiceStatus
 
-// healthz responds as long as the process is alive, whatever the store does: a restart would not help the store.
-//
 // @ID getHealth
 // @Tags Service
 // @Summary Check that the process is alive
@@ -51,8 +49,6 @@ func (s *server) readyz(c echo.Context, _ request.Query) error {
 	return request.Respond(c, statusResponse{"ready"})
 }
 
-// getVersion returns the version of the running build.
-//
 // @ID getVersion
 // @Tags Service
 // @Summary Get the version of the server

@@ -25,14 +25,23 @@ func (s *server) record(
 		return nil, err
 	}
 	if len(b.devices) > 0 {
-		if states, err = s.recordDevices(ctx, e, namespace, b.devices); err != nil {
+		settings := s.settings(namespace)
+		window := lastseen.DeviceWindow(settings.Thresholds, settings.PingInterval)
+		if states, err = s.Store.RecordDevices(ctx, namespace, window, b.devices); err != nil {
 			return nil, err
 		}
+		s.recorded(e, namespace, states, func(i int) lastseen.Instant { return b.devices[i].At })
 	}
 	if len(b.plain) > 0 {
-		if states, err = s.recordPlain(ctx, e, namespace, b.plain); err != nil {
+		if e == telemetry.Ping {
+			states, err = s.Store.Ping(ctx, namespace, b.plain)
+		} else {
+			states, err = s.Store.Leave(ctx, namespace, b.plain)
+		}
+		if err != nil {
 			return nil, err
 		}
+		s.recorded(e, namespace, states, func(i int) lastseen.Instant { return b.plain[i].At })
 	}
 	if len(b.later) == 0 { // as in most: this saves allocations
 		return states, nil
@@ -42,34 +51,6 @@ func (s *server) record(
 	}
 	s.Telemetry.Accepted(e, len(b.later))
 	return states, nil
-}
-
-// recordPlain records events of no device.
-func (s *server) recordPlain(
-	ctx context.Context, e telemetry.Event, namespace string, batch []store.PresenceEvent,
-) (states []lastseen.State, err error) {
-	if e == telemetry.Ping {
-		states, err = s.Store.Ping(ctx, namespace, batch)
-	} else {
-		states, err = s.Store.Leave(ctx, namespace, batch)
-	}
-	if err == nil {
-		s.recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
-	}
-	return states, err
-}
-
-// recordDevices records events of devices.
-func (s *server) recordDevices(
-	ctx context.Context, e telemetry.Event, namespace string, batch []store.DeviceEvent,
-) ([]lastseen.State, error) {
-	settings := s.settings(namespace)
-	window := lastseen.DeviceWindow(settings.Thresholds, settings.PingInterval)
-	states, err := s.Store.RecordDevices(ctx, namespace, window, batch)
-	if err == nil {
-		s.recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
-	}
-	return states, err
 }
 
 // recorded counts events that were recorded, given the resulting states and the time of each event.
@@ -108,9 +89,9 @@ const pingAfterHeader = "Lastseen-Ping-After-Ms"
 
 // recordOne records an event of a user, and returns the resulting presence. The function read reads the body.
 func (s *server) recordOne(
-	c echo.Context, namespace, user string, e telemetry.Event, read func(echo.Context) (assertion, error),
+	c echo.Context, namespace, user string, e telemetry.Event, read func(echo.Context) (eventBody, error),
 ) error {
-	asserted, err := read(c)
+	body, err := read(c)
 	if err != nil {
 		return err
 	}
@@ -120,7 +101,7 @@ func (s *server) recordOne(
 		return err
 	}
 	var b batch
-	if err := b.add(e, namespace, user, asserted, now); err != nil {
+	if err := b.add(e, namespace, user, body, now); err != nil {
 		return err
 	}
 	states, err := s.record(ctx, e, namespace, &b)

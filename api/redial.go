@@ -72,7 +72,7 @@ func notAnswered(c lastseen.Call) bool {
 
 // beginCall begins a call, unless the caller has to wait after calls that the callee did not answer. A request that is
 // repeated returns its call all the same, which only the store knows: it is asked as if the callee were unavailable.
-// Finish is that of the keeper.
+// Finish is that of the manager.
 func (s *server) beginCall(
 	ctx context.Context, namespace string, n store.NewCall,
 ) (step store.CallStep, finish func(), err error) {
@@ -89,8 +89,8 @@ func (s *server) beginCall(
 	if n.CalleeUnavailable && n.Key == "" {
 		return step, finish, refused // without a call to the store: there is nothing to repeat
 	}
-	s.load.Begin() // the keeper's store does not count calls
-	step, finish, err = s.Keeper.Start(ctx, namespace, n)
+	s.load.Begin() // the manager's store does not count calls
+	step, finish, err = s.Calls.Start(ctx, namespace, n)
 	s.load.End()
 	switch {
 	case errors.Is(err, store.ErrCalleeUnavailable):

@@ -15,8 +15,6 @@ import (
 	"github.com/lastseen/lastseen/store/connections"
 )
 
-// getUser returns the presence of a user.
-//
 // @ID getUser
 // @Tags Reading
 // @Summary Look up one user
@@ -58,8 +56,6 @@ func (s *server) lookUp(c echo.Context, q request.Query) (v view, p presence, er
 	return v, v.presence(user, states[0], details), nil
 }
 
-// deleteUser deletes a user.
-//
 // @ID deleteUser
 // @Tags Deleting
 // @Summary Delete a user
@@ -153,8 +149,6 @@ type deviceDetails struct {
 	Devices []deviceEntry `json:"devices" validate:"optional"`
 }
 
-// getDevices returns the devices of a user.
-//
 // @ID getDevices
 // @Tags Reading
 // @Summary List the devices of a user
@@ -218,8 +212,6 @@ func activityOf(idle lastseen.Instant) string {
 	return activityActive
 }
 
-// closeConnections closes the connections of a user.
-//
 // @ID closeConnections
 // @Tags Connecting
 // @Summary Close the connections of a user

@@ -21,8 +21,8 @@ import (
 func newPhone(
 	t *testing.T, w *apitest.BubbleServer,
 ) (begin func(from, to string, headers ...string) string, act func(who string)) {
-	w.Config.Keeper = calls.New(w.Config.Store, w.Config.Logger)
-	kit.Background(t, w.Config.Keeper.Run, w.Config.Shared.Listen)
+	w.Config.Calls = calls.New(w.Config.Store, w.Config.Logger)
+	kit.Background(t, w.Config.Calls.Run, w.Config.Shared.Listen)
 	w.Reload(func(c *api.Config) { c.Settings.RedialWait = 10 * time.Second })
 	var path string
 	begin = func(from, to string, headers ...string) string { // the call's state, or the error and Retry-After

@@ -178,10 +178,10 @@ func addBackground(t testing.TB, c *api.Config) (background []func(ctx context.C
 			return connections.Settings{Thresholds: s.Thresholds, PingInterval: s.PingInterval}
 		},
 	})
-	c.Keeper = calls.New(c.Store, c.Logger)
-	c.Keeper.Timeout = func(namespace string) time.Duration { return settingsOf(namespace).Thresholds.Green }
-	c.Keeper.Heard = c.Connections.HeardWithin
+	c.Calls = calls.New(c.Store, c.Logger)
+	c.Calls.Timeout = func(namespace string) time.Duration { return settingsOf(namespace).Thresholds.Green }
+	c.Calls.Heard = c.Connections.HeardWithin
 	names := func() []string { return []string{"booth", "hall", "room", "yard"} }
 	jobs.NewRegistrar(c.Store, names, nil, c.Logger).Once(t.Context())
-	return []func(context.Context){c.Feeds.Run, sweep.Run, c.Connections.Run, c.Keeper.Run, c.Shared.Listen}
+	return []func(context.Context){c.Feeds.Run, sweep.Run, c.Connections.Run, c.Calls.Run, c.Shared.Listen}
 }

@@ -128,8 +128,8 @@ func TestCallWhoseLastVersionsAreLost(t *testing.T) {
 	kit.WantCall(t, alice, call, lastseen.Rejected)
 }
 
-// TestHeardCallsAreNotReadAgain: connections do not read a call of which the keeper knows that it goes on, and read it
-// once the keeper does not.
+// TestHeardCallsAreNotReadAgain: connections do not read a call of which the manager knows that it goes on, and read it
+// once the manager does not.
 func TestHeardCallsAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	s := kit.FileStore(t)
@@ -140,15 +140,15 @@ func TestHeardCallsAreNotReadAgain(t *testing.T) {
 		}
 		return nil
 	}}
-	keeper := calls.New(s, slog.New(slog.DiscardHandler))
-	keeper.Timeout = func(string) time.Duration { return time.Hour } // as that of the call below
-	keeper.Heard = func(string, string, string, time.Duration) bool { return true }
+	manager := calls.New(s, slog.New(slog.DiscardHandler))
+	manager.Timeout = func(string) time.Duration { return time.Hour } // as that of the call below
+	manager.Heard = func(string, string, string, time.Duration) bool { return true }
 	w := apitest.NewServer(t, counted, apitest.WithStoreTime(s), apitest.WithConnections(t, s),
-		func(c *api.Config) { c.Keeper = keeper }) // gets no signals
+		func(c *api.Config) { c.Calls = manager }) // gets no signals
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var running sync.WaitGroup
-	running.Go(func() { keeper.Run(ctx) })
+	running.Go(func() { manager.Run(ctx) })
 	timers := make(chan func(), 10)
 	w.Config.Shared.SetTimers(func(_ time.Duration, f func()) *time.Timer {
 		timers <- f
@@ -159,7 +159,7 @@ func TestHeardCallsAreNotReadAgain(t *testing.T) {
 	alice, _ := w.Hello(`{"user":"alice"}`)
 	waitWelcomed(t, w)
 	late := <-timers
-	kit.Await(t, func() bool { return keeper.Rest("chat", "alice", "c1") > 0 })
+	kit.Await(t, func() bool { return manager.Rest("chat", "alice", "c1") > 0 })
 	before := reads.Load()
 	late()
 	late = <-timers // planned again, at once
@@ -167,7 +167,7 @@ func TestHeardCallsAreNotReadAgain(t *testing.T) {
 	cancel()
 	running.Wait()
 	w.Act("c1", "bob", lastseen.End)
-	keeper.Follow("chat", "alice", lastseen.Call{ID: "c1", From: "alice", To: "bob", State: lastseen.Ended})
+	manager.Follow("chat", "alice", lastseen.Call{ID: "c1", From: "alice", To: "bob", State: lastseen.Ended})
 	late()
 	kit.WantCall(t, alice, map[string]any{"id": "c1"}, lastseen.Ended)
 }
