@@ -93,7 +93,7 @@ func arrows() map[string][]string {
 		// of tests alone
 		"api/changestests": {}, "api/presencetests": {}, "api/servertests": {}, "api/sockettests": {},
 		"api/problem":        {},
-		"api/guard":          {"api/auth", "api/limit", "api/problem"},
+		"api/guard":          {"api/auth", "api/limit", "api/problem", "api/telemetry"},
 		"api/request":        {"", "api/problem"},
 		"api/live/transport": {},
 		"api/live/audience":  {"", "store", "store/feed"},
@@ -118,7 +118,7 @@ func arrows() map[string][]string {
 		"examples/internal/demo": {},
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
-			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth",
+			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/guard",
 			"cmd/lastseen/internal/config", "cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",
 		},
 		"cmd/lastseen/internal/config": {

@@ -129,7 +129,7 @@ type Shared struct {
 
 	audience   *audience.Shared
 	buckets    *limit.Buckets
-	redials    *redials
+	redials    *limit.Redials
 	bodies     *limit.Memory
 	outages    *telemetry.Outages
 	load       *guard.Load
@@ -146,7 +146,7 @@ func NewShared(c Config) *Shared {
 	bodies := limit.NewMemory(c.BodyMemory, guard.ErrBodyMemory)
 	load := guard.NewLoad(c.Logger, c.Now, telemetry.SettleTime)
 	s := &Shared{
-		buckets: limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, load: load,
+		buckets: limit.New(limit.DefaultSize, c.Now), redials: limit.NewRedials(), bodies: bodies, load: load,
 		outages: telemetry.NewOutages(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI()),
 		audience: audience.NewShared(),

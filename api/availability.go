@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/labstack/echo/v4"
 
@@ -105,10 +104,7 @@ func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, use
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [delete]
 func (s *server) deleteAvailability(c echo.Context, _ request.Query, namespace, user string) error {
-	if err := s.say(c.Request().Context(), namespace, user, lastseen.Said{}); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
+	return respondNothing(c, s.say(c.Request().Context(), namespace, user, lastseen.Said{}))
 }
 
 // said validates a body that arrived now, and returns what it says.

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/binary"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -14,7 +15,63 @@ import (
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
+	"github.com/lastseen/lastseen/store"
 )
+
+// @ID getCall
+// @Tags Calls
+// @Summary Get a call
+// @Description Returns a call that goes on, or that was over less than 10 minutes ago. A user's token gets calls of its user
+// @Description only. Requires the scope `read`, for API keys also `ping`, or the token of a party.
+// @Param namespace path string true "namespace"
+// @Param id path string true "call"
+// @Success 200 {object} callResponse "The call."
+// @Router /v1/namespaces/{namespace}/calls/{id} [get]
+func (s *server) getCall(c echo.Context, _ request.Query) error {
+	namespace, id, err := pathCall(c)
+	if err != nil {
+		return err
+	}
+	var users []string
+	if caller := callerOf(c); caller != nil && caller.Kind == auth.ByToken {
+		users = []string{caller.Name}
+	}
+	calls, err := s.Store.ReadCalls(c.Request().Context(), namespace, []string{id}, users)
+	if err != nil {
+		return err
+	}
+	call := calls[0]
+	if call.ID == "" || len(users) > 0 && !isParty(users[0], call, calls[1]) {
+		return store.ErrCallNotFound
+	}
+	return request.Respond(c, showCall(call))
+}
+
+// isParty reports whether a user with an ongoing call is a party of a call. While that rings, the callee may not be
+// one: see [store.NewCall].
+func isParty(user string, call, ongoing lastseen.Call) bool {
+	reached := call.State != lastseen.Ringing || ongoing.ID == call.ID
+	party := call.Party(user)
+	return party == lastseen.Caller || party == lastseen.Callee && reached
+}
+
+// pathCall returns the namespace and the call in the path.
+func pathCall(c echo.Context) (namespace, id string, err error) {
+	if namespace, err = request.Namespace(c); err != nil {
+		return "", "", err
+	}
+	if id, err = request.PathParam(c, "id"); err != nil || !validCallID(id) {
+		return "", "", store.ErrCallNotFound // no call has such an ID
+	}
+	return namespace, id, nil
+}
+
+// validCallID reports whether a call can have an ID.
+func validCallID(id string) bool {
+	return id != "" && len(id) <= lastseen.MaxCallIDLen && !strings.ContainsFunc(id, func(r rune) bool {
+		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	})
+}
 
 // callsPause is how long a request that waits for calls relies on signals, which can be lost. Then it looks again.
 const callsPause = 5 * time.Second

@@ -1,20 +1,26 @@
 package api
 
 import (
+	"context"
 	crand "crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
-	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
+
+// MaxRedialWait is the longest time that a caller waits before calling the same user again.
+const MaxRedialWait = 5 * time.Minute
 
 // @ID startCall
 // @Tags Calls
@@ -37,13 +43,9 @@ import (
 // @Param body body newCallBody true "The call."
 // @Success 201 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls [post]
-func (s *server) startCall(c echo.Context, _ request.Query) error {
+func (s *server) startCall(c echo.Context, _ request.Query, namespace string) error {
 	finish := func() {}
 	request.AfterResponse(c, func() { finish() }) // whatever comes of it, so that all responses are sent alike
-	namespace, err := request.Namespace(c)
-	if err != nil {
-		return err
-	}
 	key, err := readIdempotencyKey(c.Request().Header)
 	if err != nil {
 		return err
@@ -230,57 +232,90 @@ func errCallRefused(action lastseen.CallAction, call callResponse) error {
 	return &problem.Error{Code: problem.CallRefused, Detail: detail, Call: call}
 }
 
-// @ID getCall
-// @Tags Calls
-// @Summary Get a call
-// @Description Returns a call that goes on, or that was over less than 10 minutes ago. A user's token gets calls of its user
-// @Description only. Requires the scope `read`, for API keys also `ping`, or the token of a party.
-// @Param namespace path string true "namespace"
-// @Param id path string true "call"
-// @Success 200 {object} callResponse "The call."
-// @Router /v1/namespaces/{namespace}/calls/{id} [get]
-func (s *server) getCall(c echo.Context, _ request.Query) error {
-	namespace, id, err := pathCall(c)
-	if err != nil {
-		return err
-	}
-	var users []string
-	if caller := callerOf(c); caller != nil && caller.Kind == auth.ByToken {
-		users = []string{caller.Name}
-	}
-	calls, err := s.Store.ReadCalls(c.Request().Context(), namespace, []string{id}, users)
-	if err != nil {
-		return err
-	}
-	call := calls[0]
-	if call.ID == "" || len(users) > 0 && !isParty(users[0], call, calls[1]) {
-		return store.ErrCallNotFound
-	}
-	return request.Respond(c, showCall(call))
+// notAnswered reports whether a call is over without an answer.
+func notAnswered(c lastseen.Call) bool {
+	return c.State.Over() && c.State != lastseen.Ended && c.State != lastseen.Lost
 }
 
-// isParty reports whether a user with an ongoing call is a party of a call. While that rings, the callee may not be
-// one: see [store.NewCall].
-func isParty(user string, call, ongoing lastseen.Call) bool {
-	reached := call.State != lastseen.Ringing || ongoing.ID == call.ID
-	party := call.Party(user)
-	return party == lastseen.Caller || party == lastseen.Callee && reached
+// beginCall begins a call, unless the caller has to wait after calls that the callee did not answer. A request that is
+// repeated returns its call all the same, which only the store knows: it is asked as if the callee were unavailable.
+// Finish is that of the manager.
+func (s *server) beginCall(
+	ctx context.Context, namespace string, n store.NewCall,
+) (step store.CallStep, finish func(), err error) {
+	finish = func() {}
+	unanswered := 0
+	wait := s.settings(namespace).RedialWait
+	refused := store.ErrCalleeUnavailable // if the store says so
+	if !n.CalleeUnavailable && wait > 0 {
+		if unanswered, refused, err = s.checkRedial(ctx, namespace, n, wait); err != nil {
+			return step, finish, err
+		}
+		n.CalleeUnavailable = refused != nil
+	}
+	if n.CalleeUnavailable && n.Key == "" {
+		return step, finish, refused // without a call to the store: there is nothing to repeat
+	}
+	s.load.Begin() // the manager's store does not count calls
+	step, finish, err = s.Calls.Start(ctx, namespace, n)
+	s.load.End()
+	switch {
+	case errors.Is(err, store.ErrCalleeUnavailable):
+		return step, finish, refused
+	case err == nil && wait > 0 && step.Outcome == lastseen.Stepped:
+		s.redials.Set(namespace, n.From, n.To, limit.Redial{ID: step.Call.ID, Unanswered: unanswered})
+	}
+	return step, finish, err
 }
 
-// pathCall returns the namespace and the call in the path.
-func pathCall(c echo.Context) (namespace, id string, err error) {
-	if namespace, err = request.Namespace(c); err != nil {
-		return "", "", err
+// checkRedial returns how many calls to the callee in a row were not answered, and why the caller cannot call now; nil
+// if they can. It depends only on calls of the caller, as the caller knows them.
+func (s *server) checkRedial(
+	ctx context.Context, namespace string, n store.NewCall, wait time.Duration,
+) (unanswered int, refused, err error) {
+	last := s.redials.Get(namespace, n.From, n.To)
+	if last.ID == "" {
+		return 0, nil, nil
 	}
-	if id, err = request.PathParam(c, "id"); err != nil || !validCallID(id) {
-		return "", "", store.ErrCallNotFound // no call has such an ID
+	call, err := store.ReadCall(ctx, s.Store, namespace, last.ID)
+	switch {
+	case errors.Is(err, store.ErrCallNotFound):
+		return 0, nil, nil
+	case err == nil && !call.State.Over(): // the store might not see it any longer, and begin a call without a wait
+		return 0, store.ErrCallerBusy, nil
+	case err != nil || !notAnswered(call):
+		return 0, nil, err
 	}
-	return namespace, id, nil
+	since := s.Now().Sub(last.Over)
+	if last.Over.IsZero() { // noted, so that a clock of the store that is set makes nobody wait for longer
+		now, err := s.Store.Now(ctx)
+		if err != nil {
+			return 0, nil, err
+		}
+		ago := min(max(0, now-call.Over), lastseen.Instant(store.CallsKept.Milliseconds())) // whatever its clock says
+		since = time.Duration(ago) * time.Millisecond
+		s.redials.SetOver(namespace, n.From, n.To, last.ID, s.Now().Add(-since))
+	}
+	unanswered = last.Unanswered + 1
+	if rest := min(wait<<min(unanswered-1, 16), MaxRedialWait) - since; rest > 0 {
+		refused = errCallTooSoon(rest)
+	}
+	return unanswered, refused, nil
 }
 
-// validCallID reports whether a call can have an ID.
-func validCallID(id string) bool {
-	return id != "" && len(id) <= lastseen.MaxCallIDLen && !strings.ContainsFunc(id, func(r rune) bool {
-		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '-'
-	})
+// errCallTooSoon is the error of a caller who has to wait.
+func errCallTooSoon(wait time.Duration) error {
+	return problem.New(problem.CallTooSoon, "The callee did not answer the last call of this caller: wait before the "+
+		"next one. No call was started.").RetryAfter(guard.WholeSeconds(wait))
+}
+
+// appChanges are how often a party can change app of a call per second. The other party is sent each change.
+const appChanges = 2
+
+// chargeApp returns an error if a party changes app of a call too often.
+func (s *server) chargeApp(namespace string, a store.CallAct) error {
+	if a.App == "" {
+		return nil
+	}
+	return s.limiter.ChargeWithin(limit.ByCall(namespace, a.ID, a.User), limit.Limits{Caller: appChanges}, 1)
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
 	"strconv"
 
@@ -100,7 +99,7 @@ func (s *server) changeContacts(c echo.Context, _ request.Query, namespace, user
 	}
 	named := len(sent.Add) + len(sent.Remove)
 	if named == 0 {
-		return c.NoContent(http.StatusNoContent)
+		return respondNothing(c, nil)
 	}
 	return s.saveContacts(c, named, func(ctx context.Context) error {
 		return s.Store.ChangeContacts(ctx, namespace, user, sent.Add, sent.Remove)
@@ -133,10 +132,7 @@ func (s *server) saveContacts(c echo.Context, named int, save func(context.Conte
 			return err
 		}
 	}
-	if err := save(c.Request().Context()); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
+	return respondNothing(c, save(c.Request().Context()))
 }
 
 // checkContacts returns an error unless all IDs can be contacts of a user, by one of the checks of package lastseen.
@@ -152,25 +148,6 @@ func checkContacts(user string, contacts []string, check func(string) error) err
 		}
 	}
 	return bad.Err()
-}
-
-// contactsParams are the parameters of a list of contacts. The first page fixes them for all pages.
-type contactsParams struct {
-	view
-	statuses  []lastseen.Status // none means all
-	inCall    string            // "true" or "false"; "" means both
-	canonical string            // the query that asks for this list: see [listParams]
-}
-
-func readContactsParams(q request.Query, defaults view) (contactsParams, error) {
-	r, p := request.Params{Query: q}, contactsParams{}
-	p.asOf = r.Time("as_of", defaults.asOf)
-	p.thresholds = r.Thresholds(defaults.thresholds)
-	r.Canonical = p.evaluation()
-	p.statuses = r.Statuses()
-	p.inCall = r.Bool("in_call")
-	p.canonical = r.Canonical
-	return p, r.Err
 }
 
 // @ID listContacts
@@ -215,7 +192,7 @@ func (s *server) listContacts(c echo.Context, q request.Query, namespace, user s
 	}
 	var next *string
 	if last != "" {
-		next = new(p.cursor(namespace, user, last))
+		next = new(p.cursor(contactsList(namespace, user), []byte(last)))
 	}
 	return request.Respond(c, listResponse{presences{p.evaluated(), users}, next})
 }
@@ -224,15 +201,19 @@ func (s *server) listContacts(c echo.Context, q request.Query, namespace, user s
 // first page.
 func (s *server) contactsParams(
 	ctx context.Context, namespace, user string, q request.Query,
-) (p contactsParams, after string, err error) {
+) (p listParams, after string, err error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return p, "", err
 	}
 	if cursor, given := q.Get("cursor"); given {
-		p, after, err = openContactsCursor(namespace, user, cursor, q)
+		var last []byte
+		p, last, err = openListCursor(contactsList(namespace, user), cursor, q)
+		if after = string(last); err == nil && lastseen.CheckStoredUser(after) != nil {
+			err = request.ErrListCursor()
+		}
 	} else {
-		p, err = readContactsParams(q, view{thresholds: s.settings(namespace).Thresholds, asOf: now})
+		p, err = readListParams(q, view{thresholds: s.settings(namespace).Thresholds, asOf: now})
 	}
 	p.now = now
 	return p, after, err
@@ -242,7 +223,7 @@ func (s *server) contactsParams(
 // It reads on until the page is full, but not more contacts than a user can have: then they changed meanwhile, and the
 // next page continues. Each read but the first is charged like another lookup.
 func (s *server) readContactsPage(
-	c echo.Context, namespace, user string, p contactsParams, after string, limit int,
+	c echo.Context, namespace, user string, p listParams, after string, limit int,
 ) (users []presence, last string, err error) {
 	size := request.MaxUsers
 	if p.hasAll() {
@@ -276,11 +257,11 @@ func (s *server) readContactsPage(
 	return users, after, nil
 }
 
-// hasAll reports whether the list has all contacts.
-func (p contactsParams) hasAll() bool { return len(p.statuses) == 0 && p.inCall == "" }
+// hasAll reports whether a list of contacts has all of them.
+func (p listParams) hasAll() bool { return len(p.statuses) == 0 && p.inCall == "" }
 
-// has reports whether the list has a contact.
-func (p contactsParams) has(u presence) bool {
+// has reports whether a list of contacts has one.
+func (p listParams) has(u presence) bool {
 	inCall := u.userDetails != nil && u.InCall
 	return (len(p.statuses) == 0 || slices.Contains(p.statuses, u.Status)) &&
 		(p.inCall == "" || p.inCall == strconv.FormatBool(inCall))
@@ -288,7 +269,7 @@ func (p contactsParams) has(u presence) bool {
 
 // showContacts returns the presences of those contacts that a list has.
 func showContacts(
-	ctx context.Context, users audience.Users, namespace string, contacts []string, p contactsParams,
+	ctx context.Context, users audience.Users, namespace string, contacts []string, p listParams,
 ) ([]presence, error) {
 	if len(contacts) == 0 {
 		return nil, nil
@@ -308,23 +289,3 @@ func showContacts(
 
 // contactsList names the list of a user's contacts, as cursors are bound to it. No name contains a NUL.
 func contactsList(namespace, user string) string { return namespace + "\x00" + user }
-
-// cursor returns the cursor of the page after a contact.
-func (p contactsParams) cursor(namespace, user, last string) string {
-	return request.SealCursor(contactsList(namespace, user), []byte(p.canonical+"\x00"+last))
-}
-
-// openContactsCursor returns the parameters of the list and the contact in a cursor: see [request.OpenListCursor].
-func openContactsCursor(
-	namespace, user, cursor string, q request.Query,
-) (p contactsParams, after string, err error) {
-	read := func(q request.Query) (string, error) {
-		p, err = readContactsParams(q, view{})
-		return p.canonical, err
-	}
-	last, err := request.OpenListCursor(contactsList(namespace, user), cursor, q, read)
-	if err == nil && lastseen.CheckStoredUser(string(last)) != nil {
-		err = request.ErrListCursor()
-	}
-	return p, string(last), err
-}

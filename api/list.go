@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 
@@ -14,11 +13,12 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// listParams are the parameters of a list. The first page fixes them for all pages.
+// listParams are the parameters of a list of users or of contacts. The first page fixes them for all pages.
 type listParams struct {
 	view
 	from, to lastseen.Instant
 	statuses []lastseen.Status // none means all
+	inCall   string            // of contacts: "true" or "false"; "" means both
 	order    store.Order
 	offset   int // users to skip before the first page
 	// The query that asks for this list, without constant defaults: the same text for the same list.
@@ -30,7 +30,8 @@ func readListParams(q request.Query, defaults view) (listParams, error) {
 	r, p := request.Params{Query: q}, listParams{}
 	p.asOf = r.Time("as_of", defaults.asOf)
 	p.thresholds = r.Thresholds(defaults.thresholds)
-	r.Canonical = p.evaluation()
+	r.Canonical = "as_of=" + p.asOf.String() + "&green=" + p.thresholds.Green.String() +
+		"&yellow=" + p.thresholds.Yellow.String()
 	p.from = r.Time("from", 0)
 	p.to = r.Time("to", p.asOf)
 	p.offset = r.Number("offset", 0, request.MaxLimit, 0)
@@ -38,6 +39,7 @@ func readListParams(q request.Query, defaults view) (listParams, error) {
 		p.order = store.Oldest
 	}
 	p.statuses = r.Statuses()
+	p.inCall = r.Bool("in_call")
 	p.canonical = r.Canonical
 	switch {
 	case r.Err != nil:
@@ -48,12 +50,6 @@ func readListParams(q request.Query, defaults view) (listParams, error) {
 		return p, problem.Errorf(problem.InvalidRange, "to (%s) is later than as_of (%s).", p.to, p.asOf)
 	}
 	return p, nil
-}
-
-// evaluation returns the parameters of a query that asks for this view.
-func (v view) evaluation() string {
-	t := v.thresholds
-	return "as_of=" + v.asOf.String() + "&green=" + t.Green.String() + "&yellow=" + t.Yellow.String()
 }
 
 // listResponse is one page.
@@ -115,7 +111,7 @@ func (s *server) listUsers(c echo.Context, q request.Query, namespace string) er
 	records = records[min(skip, len(records)):]
 	if len(records) > limit {
 		records = records[:limit]
-		next = new(p.cursor(namespace, records[limit-1]))
+		next = new(p.cursor(namespace, placeOf(records[limit-1])))
 	}
 	details, err := users.ReadDetails(ctx, namespace, records)
 	if err != nil {
@@ -142,7 +138,12 @@ func (s *server) listPage(
 	ctx context.Context, users audience.Users, namespace string, q request.Query, limit int,
 ) (listParams, *store.Record, error) {
 	if cursor, given := q.Get("cursor"); given {
-		return openListCursor(namespace, cursor, q)
+		p, place, err := openListCursor(namespace, cursor, q)
+		if err != nil {
+			return p, nil, err
+		}
+		after, err := p.recordAt(place)
+		return p, after, err
 	}
 	p, err := s.listParams(ctx, users, namespace, q)
 	if sum := p.offset + limit; err == nil && sum > request.MaxLimit {
@@ -178,32 +179,40 @@ func (s *server) latest(ctx context.Context, users store.Reader, namespace strin
 	return max(now, min(newest, now+maxAhead)), nil
 }
 
-// cursor returns the cursor of the page after the given record.
-func (p listParams) cursor(namespace string, last store.Record) string {
+// cursor returns the cursor of the page of a list after a place.
+func (p listParams) cursor(list string, place []byte) string {
+	return request.SealCursor(list, append([]byte(p.canonical+"\x00"), place...))
+}
+
+// openListCursor returns the parameters of the list and the place in a cursor: see [request.OpenListCursor].
+func openListCursor(list, cursor string, q request.Query) (p listParams, place []byte, err error) {
+	place, err = request.OpenListCursor(list, cursor, q, func(q request.Query) (string, error) {
+		p, err = readListParams(q, view{})
+		return p.canonical, err
+	})
+	return p, place, err
+}
+
+// placeOf returns the place of a record in a list of users.
+func placeOf(last store.Record) []byte {
 	place := uint64(last.At) << 1
 	if last.Left {
 		place |= 1
 	}
-	content := []byte(p.canonical + "\x00")
-	content = binary.BigEndian.AppendUint64(content, place)
-	return request.SealCursor(namespace, append(content, last.User...))
+	return append(binary.BigEndian.AppendUint64(nil, place), last.User...)
 }
 
-// openListCursor returns the parameters of the list and the record in a cursor: see [request.OpenListCursor].
-func openListCursor(namespace, cursor string, q request.Query) (p listParams, after *store.Record, err error) {
-	place, err := request.OpenListCursor(namespace, cursor, q, func(q request.Query) (string, error) {
-		p, err = readListParams(q, view{})
-		return p.canonical, err
-	})
-	if err != nil || len(place) < 8 {
-		return p, nil, cmp.Or(err, request.ErrListCursor())
+// recordAt returns the record at a place, which is hostile input.
+func (p listParams) recordAt(place []byte) (*store.Record, error) {
+	if len(place) < 8 {
+		return nil, request.ErrListCursor()
 	}
 	n, user := binary.BigEndian.Uint64(place), string(place[8:])
 	at := lastseen.Instant(n >> 1)
 	if at < p.from || at > p.to || lastseen.CheckStoredUser(user) != nil {
-		return p, nil, request.ErrListCursor()
+		return nil, request.ErrListCursor()
 	}
-	return p, &store.Record{User: user, State: lastseen.State{At: at, Left: n&1 == 1}}, nil
+	return &store.Record{User: user, State: lastseen.State{At: at, Left: n&1 == 1}}, nil
 }
 
 // AppendJSON is for [request.WriteJSON].

@@ -10,9 +10,8 @@ import (
 	"github.com/lastseen/lastseen/api/request"
 )
 
-const (
-	maxLookupQuery = 100 // the same, by GET
-)
+// maxLookupQuery is the number of users of a lookup by GET.
+const maxLookupQuery = 100
 
 // lookupForm is the form of a list of users to look up or to follow.
 var lookupForm = request.Form{Max: 512 << 10, Items: request.MaxUsers, Sign: ',', Each: 512}
@@ -44,7 +43,7 @@ type lookupResponse struct {
 // @Param body body lookupBody true "The users to look up."
 // @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
 // @Router /v1/namespaces/{namespace}/lookup [post]
-func (s *server) lookup(c echo.Context, q request.Query) error {
+func (s *server) lookup(c echo.Context, q request.Query, namespace string) error {
 	var asked lookupBody
 	hold := s.hold(c)
 	defer hold.Release()
@@ -54,7 +53,7 @@ func (s *server) lookup(c echo.Context, q request.Query) error {
 	if asked.Users == nil {
 		return problem.New(problem.InvalidJSON, "The field users is missing.")
 	}
-	_, found, err := s.lookupUsers(c, q, *asked.Users, request.MaxUsers)
+	_, found, err := s.lookupUsers(c, q, namespace, *asked.Users, request.MaxUsers)
 	if err != nil {
 		return err
 	}
@@ -78,11 +77,11 @@ func (s *server) lookup(c echo.Context, q request.Query) error {
 // @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
 // @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/lookup [get]
-func (s *server) lookupQuery(c echo.Context, q request.Query) error {
+func (s *server) lookupQuery(c echo.Context, q request.Query, namespace string) error {
 	if len(q["user"]) == 0 {
 		return problem.New(problem.InvalidParameter, "The parameter user is missing. Repeat it for each user.")
 	}
-	v, found, err := s.lookupUsers(c, q, q["user"], maxLookupQuery)
+	v, found, err := s.lookupUsers(c, q, namespace, q["user"], maxLookupQuery)
 	if err != nil {
 		return err
 	}
@@ -104,12 +103,8 @@ func commaHint(users []presence) string {
 
 // lookupUsers returns the presences of up to max users, in the view that a query asks for.
 func (s *server) lookupUsers(
-	c echo.Context, q request.Query, users []string, max int,
+	c echo.Context, q request.Query, namespace string, users []string, max int,
 ) (v view, found lookupResponse, err error) {
-	namespace, err := request.Namespace(c)
-	if err != nil {
-		return v, found, err
-	}
 	if err := request.CheckUsers(users, max); err != nil {
 		return v, found, err
 	}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 	"time"
 
@@ -178,10 +177,7 @@ func (s *server) deleteNamespace(c echo.Context, q request.Query, namespace stri
 	if store.MayBeDone(err) {
 		s.SignalAvailability(ctx, namespace, "")
 	}
-	if err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
+	return respondNothing(c, err)
 }
 
 // countsResponse is the number of users with each status.

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
@@ -262,7 +263,7 @@ func TestServerLog(t *testing.T) {
 		var log kit.Log
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		server := NewServer(http.NotFoundHandler(), logger)
-		require.ErrorIs(t, server.Serve(LimitConnections(server,
+		require.ErrorIs(t, server.Serve(guard.LimitConnections(server,
 			&outOfFiles{&kit.PipeListener{Closed: make(chan struct{})}, 30}, 10, logger, nil)), net.ErrClosed)
 		require.Equal(t, 1, bytes.Count([]byte(log.String()),
 			[]byte("level=ERROR msg=\"http: Accept error: accept tcp: too many open files\"")), log.String())

@@ -51,10 +51,10 @@ func (s *server) routes() []route {
 		{http.MethodPost, namespace + "/pings", guard.PingBulk, inNamespace(s.pings), nil},
 		{http.MethodPost, namespace + "/leaves", guard.PingBulk, inNamespace(s.leaves), nil},
 
-		{http.MethodGet, user, guard.Read, s.getUser, evaluation()},
-		{http.MethodGet, user + "/dot.svg", guard.Read, s.getDot, evaluation("size")},
-		{http.MethodPost, namespace + "/lookup", guard.Read, s.lookup, evaluation()},
-		{http.MethodGet, namespace + "/lookup", guard.Read, s.lookupQuery, evaluation("user")},
+		{http.MethodGet, user, guard.Read, ofUser(s.getUser), evaluation()},
+		{http.MethodGet, user + "/dot.svg", guard.Read, ofUser(s.getDot), evaluation("size")},
+		{http.MethodPost, namespace + "/lookup", guard.Read, inNamespace(s.lookup), evaluation()},
+		{http.MethodGet, namespace + "/lookup", guard.Read, inNamespace(s.lookupQuery), evaluation("user")},
 		{
 			http.MethodGet, users, guard.Read, inNamespace(s.listUsers),
 			evaluation("status", "from", "to", "order", "limit", "cursor", "offset"),
@@ -96,7 +96,7 @@ func (s *server) routes() []route {
 func (s *server) callRoutes(calls string) []route {
 	call := calls + "/:id"
 	return []route{
-		{http.MethodPost, calls, guard.ActInCall, s.startCall, nil},
+		{http.MethodPost, calls, guard.ActInCall, inNamespace(s.startCall), nil},
 		{http.MethodGet, calls, guard.ReadCall, inNamespace(s.listCalls), []string{"user", "cursor", "wait"}},
 		{http.MethodGet, call, guard.ReadCall, s.getCall, nil},
 		{http.MethodPost, call + "/accept", guard.ActInCall, s.acceptCall, nil},

@@ -1,15 +1,18 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/request"
+	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
 	"github.com/lastseen/lastseen/store/connections"
@@ -31,8 +34,8 @@ import (
 // @Success 200 {object} userResponse "The presence of the user."
 // @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/users/{user} [get]
-func (s *server) getUser(c echo.Context, q request.Query) error {
-	v, p, err := s.lookUp(c, q)
+func (s *server) getUser(c echo.Context, q request.Query, namespace, user string) error {
+	v, p, err := s.lookUp(c, q, namespace, user)
 	if err != nil {
 		return err
 	}
@@ -40,12 +43,10 @@ func (s *server) getUser(c echo.Context, q request.Query) error {
 	return respondCached(c, response, v, response.presence)
 }
 
-// lookUp returns the presence of the user in the path, in the view that a query asks for.
-func (s *server) lookUp(c echo.Context, q request.Query) (v view, p presence, err error) {
-	namespace, user, err := request.Names(c, lastseen.CheckUser)
-	if err != nil {
-		return v, p, err
-	}
+// lookUp returns the presence of a user, in the view that a query asks for.
+func (s *server) lookUp(
+	c echo.Context, q request.Query, namespace, user string,
+) (v view, p presence, err error) {
 	if v, err = s.view(c, namespace, q); err != nil {
 		return v, p, err
 	}
@@ -54,6 +55,114 @@ func (s *server) lookUp(c echo.Context, q request.Query) (v view, p presence, er
 		return v, p, err
 	}
 	return v, v.presence(user, states[0], details), nil
+}
+
+// Sizes of dots in pixels.
+const (
+	minDotSize     = 8
+	maxDotSize     = 512
+	defaultDotSize = 16
+)
+
+// @ID getDot
+// @Tags Reading
+// @Summary Show one user as a dot
+// @Description Returns an SVG image. A ring is grey: the user is offline. A disc with a bar is red: the user is online,
+// @Description and busy or in a call. A disc with the hands of a clock is yellow: the user is away, idle, or was online
+// @Description a while ago. A filled disc is green: the user is online. Its title says what it shows, such as "alice was
+// @Description last seen 3 minutes ago" or "bob is busy: in a meeting". An error is not an image: if the store is
+// @Description unavailable, the response is 503, never a grey dot. In `<img>`, browsers send no `Authorization`, so that
+// @Description anonymous callers need to be allowed to read. Requires the scope `read`.
+// @Description
+// @Description With the setting `visibility: contacts`, a user's token gets the ring of a user never seen, unless the other
+// @Description user has the token's user among their contacts.
+// @Produce image/svg+xml
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Param size query integer false "width and height"
+// @Param as_of query string false "time of evaluation"
+// @Param green query string false "green threshold"
+// @Param yellow query string false "yellow threshold"
+// @Param If-None-Match header string false "ETag of an earlier response"
+// @Success 200 {string} string "The image."
+// @Success 304 "Not modified since the response that `If-None-Match` names."
+// @Router /v1/namespaces/{namespace}/users/{user}/dot.svg [get]
+func (s *server) getDot(c echo.Context, q request.Query, namespace, user string) error {
+	r := request.Params{Query: q}
+	size := r.Number("size", minDotSize, maxDotSize, defaultDotSize)
+	if r.Err != nil {
+		return r.Err
+	}
+	v, p, err := s.lookUp(c, q, namespace, user)
+	if err != nil {
+		return err
+	}
+	image := web.Dot(string(p.dot()), dotTitle(p, v.asOf), size)
+	header := c.Response().Header()
+	// Pages of any origin may show the image, and opened as a page, it loads nothing.
+	header.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	header.Set("Content-Security-Policy", "default-src 'none'")
+	if cached(c, hashTag(image), v.maxAge([]presence{p})) {
+		return c.NoContent(http.StatusNotModified)
+	}
+	header.Set(echo.HeaderContentType, "image/svg+xml")
+	return request.Send(c, http.StatusOK, image)
+}
+
+// dot returns the dot of a user.
+func (p presence) dot() lastseen.Dot {
+	if p.userDetails == nil {
+		return lastseen.DotOf(p.Status, "", false, false)
+	}
+	return lastseen.DotOf(p.Status, p.Availability, p.IdleSince != 0, p.InCall)
+}
+
+// dotTitle returns what an image shows in words. They are coarse, because a cache may keep them for a few seconds.
+func dotTitle(p presence, asOf lastseen.Instant) string {
+	title := p.User
+	said := ""
+	if d := p.userDetails; d != nil && p.Status != lastseen.Grey {
+		said = cmp.Or(string(d.Availability), d.Activity)
+		if d.InCall {
+			said = "in a call"
+		}
+	}
+	switch {
+	case p.Status == lastseen.Green:
+		title += " is " + cmp.Or(said, "online")
+	case p.LastSeen == 0:
+		title += " is offline"
+	case said != "":
+		title += " is " + said + " and was last seen " + ago(asOf-lastseen.Instant(p.LastSeen))
+	default:
+		title += " was last seen " + ago(asOf-lastseen.Instant(p.LastSeen))
+	}
+	if p.userDetails != nil && p.Note != "" {
+		title += ": " + p.Note
+	}
+	return title
+}
+
+// ago returns how long ago something was, in the largest unit of which at least one has passed.
+func ago(age lastseen.Instant) string {
+	const minute = 60_000 // milliseconds
+	for _, unit := range []struct {
+		length lastseen.Instant
+		name   string
+	}{
+		{365 * 24 * 60 * minute, "year"},
+		{30 * 24 * 60 * minute, "month"},
+		{24 * 60 * minute, "day"},
+		{60 * minute, "hour"},
+		{minute, "minute"},
+	} {
+		if n := int(age / unit.length); n == 1 {
+			return "1 " + unit.name + " ago"
+		} else if n > 1 {
+			return strconv.Itoa(n) + " " + unit.name + "s ago"
+		}
+	}
+	return "just now"
 }
 
 // @ID deleteUser
@@ -77,10 +186,7 @@ func (s *server) deleteUser(c echo.Context, _ request.Query) error {
 	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
 		return err
 	}
-	if err := s.forget(c.Request().Context(), namespace, user); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
+	return respondNothing(c, s.forget(c.Request().Context(), namespace, user))
 }
 
 // forget deletes a user, and has the connections of the other party of the user's call learn that the call is over.
@@ -223,7 +329,12 @@ func activityOf(idle lastseen.Instant) string {
 // @Success 204 "The connections are being closed."
 // @Router /v1/namespaces/{namespace}/users/{user}/connections [delete]
 func (s *server) closeConnections(c echo.Context, _ request.Query, namespace, user string) error {
-	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
+	return respondNothing(c, s.Store.CloseConnections(c.Request().Context(), namespace, user))
+}
+
+// respondNothing sends a response without a body, unless the request failed.
+func respondNothing(c echo.Context, err error) error {
+	if err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"syscall"
 
-	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/admin"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store"
@@ -42,7 +42,7 @@ func serveAdmin(ctx context.Context, listener net.Listener, running *runtimeConf
 		Gatherer: running.metrics, Ready: running.ready, Backup: running.backup(), Logger: running.logger,
 		AllowsHost: func(host string) bool { return running.config().AllowsOperators(host) },
 	})
-	limited := api.LimitConnections(server, listener, admin.MaxConnections, running.logger, nil)
+	limited := guard.LimitConnections(server, listener, admin.MaxConnections, running.logger, nil)
 	go func() {
 		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 			running.logger.Error("the admin listener failed; there are no metrics until a restart", "error", err)

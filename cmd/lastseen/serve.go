@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/tracing"
 	"github.com/lastseen/lastseen/store"
@@ -178,7 +179,7 @@ func serve(
 		logger.Warn("max-websockets is more than the number of connections: raise the limit of open files",
 			"max_websockets", c.MaxWebsockets, "connections", most)
 	}
-	listener := api.LimitConnections(server, clients, most, logger, running.metrics)
+	listener := guard.LimitConnections(server, clients, most, logger, running.metrics)
 	stopAdmin := serveAdmin(ctx, operators, running)
 	defer stopAdmin()
 	stopJobs := running.startJobs(ctx, hangups)

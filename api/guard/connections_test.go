@@ -1,4 +1,4 @@
-package api_test
+package guard_test
 
 import (
 	"bufio"
@@ -20,6 +20,7 @@ import (
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/apitest"
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/guard"
 )
 
 // boundedServer serves a handler over a limited number of connections. It returns the server, its log
@@ -32,7 +33,7 @@ func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler)
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	server = httptest.NewUnstartedServer(nil)
 	server.Config = api.NewServer(handler, logger)
-	server.Listener = api.LimitConnections(server.Config, server.Listener, most, logger, metrics)
+	server.Listener = guard.LimitConnections(server.Config, server.Listener, most, logger, metrics)
 	if encrypted {
 		server.EnableHTTP2 = true
 		server.StartTLS()
@@ -74,7 +75,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	idles := func(conn net.Conn, n int) { // the server notes it after the client has the response
 		t.Helper()
 		require.NoError(t, get(conn, "/"))
-		kit.Await(t, func() bool { return api.Connections(server.Listener).Idle == n })
+		kit.Await(t, func() bool { return guard.Connections(server.Listener).Idle == n })
 	}
 	var conns []net.Conn
 	for n := range most {
@@ -224,9 +225,9 @@ func TestConnectionsWaitToBeServed(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := api.LimitConnections(&http.Server{}, inner, 2, slog.New(slog.DiscardHandler), nil)
+	l := guard.LimitConnections(&http.Server{}, inner, 2, slog.New(slog.DiscardHandler), nil)
 	first, second := dialTo(t, inner), dialTo(t, inner)
-	kit.Await(t, func() bool { return api.Connections(l).Accepted == 2 })
+	kit.Await(t, func() bool { return guard.Connections(l).Accepted == 2 })
 	served, err := l.Accept()
 	require.NoError(t, err)
 	require.Equal(t, first.LocalAddr(), served.RemoteAddr(), "in order")
@@ -236,7 +237,7 @@ func TestConnectionsWaitToBeServed(t *testing.T) {
 	_, err = l.Accept()
 	require.ErrorIs(t, err, net.ErrClosed)
 	require.NoError(t, served.Close())
-	kit.Await(t, func() bool { return api.Connections(l).Open == 0 })
+	kit.Await(t, func() bool { return guard.Connections(l).Open == 0 })
 }
 
 // TestPanicsBelowEcho checks that a panic that no middleware catches is logged as an error with its stack.

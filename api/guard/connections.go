@@ -1,4 +1,4 @@
-package api
+package guard
 
 import (
 	linked "container/list"
