@@ -166,12 +166,7 @@ func (s *server) say(ctx context.Context, namespace, user string, said lastseen.
 
 // showSaid returns what a user says as the user sees it.
 func showSaid(user string, said lastseen.Said) availabilityResponse {
-	r := availabilityResponse{User: user, Until: request.Timestamp(said.Until)}
-	if said.Availability != "" {
-		r.Availability = new(string(said.Availability))
+	return availabilityResponse{
+		user, optional(string(said.Availability)), optional(said.Note), request.Timestamp(said.Until),
 	}
-	if said.Note != "" {
-		r.Note = &said.Note
-	}
-	return r
 }

@@ -210,7 +210,7 @@ func (p *callsPoll) turn(until time.Time) (calls []lastseen.Call, place callPlac
 	}
 	release := p.hold(telemetry.CallPoll)
 	defer release()
-	timer := time.NewTimer(min(pause, p.jitter(callsPause*4/5, callsPause)))
+	timer := time.NewTimer(min(pause, p.live.Jitter(callsPause*4/5, callsPause)))
 	defer timer.Stop()
 	select {
 	case <-turn.Done():

@@ -127,8 +127,8 @@ type changesResponse struct {
 // @Param Last-Event-ID header string false "ID of the last event"
 // @Success 200 {object} changesResponse "The changes."
 // @Router /v1/namespaces/{namespace}/changes [get]
-func (s *server) getChanges(c echo.Context, q request.Query) error {
-	return s.serveChanges(c, q, maxLookupQuery, func() {})
+func (s *server) getChanges(c echo.Context, q request.Query, namespace string) error {
+	return s.serveChanges(c, q, namespace, maxLookupQuery, func() {})
 }
 
 // @ID postChanges
@@ -142,24 +142,26 @@ func (s *server) getChanges(c echo.Context, q request.Query) error {
 // @Param body body changesBody true "What to follow."
 // @Success 200 {object} changesResponse "The changes."
 // @Router /v1/namespaces/{namespace}/changes [post]
-func (s *server) postChanges(c echo.Context, _ request.Query) error {
+func (s *server) postChanges(c echo.Context, _ request.Query, namespace string) error {
 	var asked changesBody
 	hold := s.hold(c)
 	defer hold.Release()
 	if err := lookupForm.Read(c, hold, &asked, strict); err != nil {
 		return err
 	}
-	return s.serveChanges(c, asked.query(), request.MaxUsers, hold.Release)
+	return s.serveChanges(c, asked.query(), namespace, request.MaxUsers, hold.Release)
 }
 
 // serveChanges responds to a request for the changes of up to maxUsers users. It calls opened when it does not need the
 // query any longer, since the response can take hours.
-func (s *server) serveChanges(c echo.Context, q request.Query, maxUsers int, opened func()) error {
+func (s *server) serveChanges(
+	c echo.Context, q request.Query, namespace string, maxUsers int, opened func(),
+) error {
 	c.Response().Header().Add(echo.HeaderVary, echo.HeaderAccept)
 	events := request.Prefers(c.Request().Header[echo.HeaderAccept], transport.MediaType, request.JSON)
-	asked, err := readChangesQuery(c, q, maxUsers, events)
+	asked, err := readChangesQuery(c, q, namespace, maxUsers, events)
 	if err == nil {
-		err = checkContactsOf(asked.namespace, asked.Owner, callerOf(c))
+		err = checkContactsOf(namespace, asked.Owner, callerOf(c))
 	}
 	if err != nil {
 		return err
@@ -191,10 +193,10 @@ const lastEventID = "Last-Event-ID"
 // readChangesQuery reads a request for the changes of up to maxUsers users, of the contacts of one, or of everyone. For
 // a stream of events, Last-Event-ID replaces the cursor: a browser that connects again repeats the query of its first
 // request.
-func readChangesQuery(c echo.Context, q request.Query, maxUsers int, events bool) (asked changesQuery, err error) {
-	if asked.namespace, err = request.Namespace(c); err != nil {
-		return asked, err
-	}
+func readChangesQuery(
+	c echo.Context, q request.Query, namespace string, maxUsers int, events bool,
+) (asked changesQuery, err error) {
+	asked.namespace = namespace
 	r := request.Params{Query: q}
 	asked.limit = r.Number("limit", 1, request.MaxLimit, request.MaxLimit)
 	asked.wait = r.Wait(maxWait)
@@ -227,7 +229,7 @@ func readChangesQuery(c echo.Context, q request.Query, maxUsers int, events bool
 	}
 	if continues {
 		asked.cursor = cursor
-		asked.After, err = subscription.OpenCursor(asked.namespace, cursor)
+		asked.After, err = subscription.OpenCursor(namespace, cursor)
 	}
 	return asked, err
 }

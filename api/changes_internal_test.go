@@ -19,8 +19,9 @@ func FuzzCursor(f *testing.F) {
 		"from": {"0.005"}, "to": {"1795175999"}, "offset": {"3"}, "order": {"oldest"}, "status": {"grey", "green"},
 	}, view{kit.Now, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, kit.Now})
 	require.NoError(f, err)
-	f.Add([]byte(p.cursor("chat", placeOf(store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}}))), false)
-	place := placeOf(store.Record{User: "a", State: lastseen.State{At: 7}})
+	place := placeOf(store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})
+	f.Add([]byte(p.cursor("chat", place)), false)
+	place = placeOf(store.Record{User: "a", State: lastseen.State{At: 7}})
 	content, err := request.OpenCursor("chat", p.cursor("chat", place))
 	require.NoError(f, err)
 	f.Add(content, true)

@@ -52,7 +52,7 @@ func (w *watch) serveEvents(cursor string, limit int) error {
 		return nil
 	}
 	defer w.hold(telemetry.ServerSentEvents)()
-	err = e.send(transport.AppendRetry(nil, w.jitter(minReconnect, maxReconnect)))
+	err = e.send(transport.AppendRetry(nil, w.live.Jitter(minReconnect, maxReconnect)))
 	if err == nil && (cursor == "" || first.Reset || first.Page || len(first.Users) > 0) {
 		err = e.sendBatch(first)
 	}
@@ -87,7 +87,7 @@ func (e *eventStream) end(reason error) error {
 	case e.c.Request().Context().Err() != nil:
 		return nil // the client closed the stream, as streams usually end
 	case errors.Is(reason, errDraining), errors.Is(reason, subscription.ErrVisibility):
-		return e.send(transport.AppendRetry(nil, e.jitter(0, maxDrainPause)))
+		return e.send(transport.AppendRetry(nil, e.live.Jitter(0, maxDrainPause)))
 	default:
 		return reason
 	}

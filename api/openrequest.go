@@ -43,7 +43,7 @@ func (r *openRequest) begin(now time.Time) {
 	r.ctx, r.cancel = r.Reloads.Wait(r.c.Request().Context())
 
 	pause := min(max(minRecheck, r.newest.Load().settings(r.namespace).PingInterval), maxRecheck)
-	pause = r.jitter(pause*4/5, pause)
+	pause = r.live.Jitter(pause*4/5, pause)
 	if r.caller != nil && !r.caller.Expires.IsZero() {
 		pause = min(pause, max(minRecheck, r.caller.Expires.Sub(now)))
 	}
@@ -119,10 +119,10 @@ func (r *openRequest) pollAfter(more bool, wait time.Duration) int64 {
 	var pause time.Duration
 	switch {
 	case r.Draining():
-		pause = r.jitter(0, maxDrainPause)
+		pause = r.live.Jitter(0, maxDrainPause)
 	case more:
 	case wait > 0:
-		pause = r.jitter(0, maxPollPause)
+		pause = r.live.Jitter(0, maxPollPause)
 	default:
 		settings := r.newest.Load().settings(r.namespace)
 		longest := float64(pollInterval)
@@ -130,12 +130,7 @@ func (r *openRequest) pollAfter(more bool, wait time.Duration) int64 {
 			longest *= float64(settings.stretched(r.load.Stretch())) / float64(settings.PingInterval)
 		}
 		longest = min(longest, float64(maxInterval))
-		pause = r.jitter(time.Duration(0.8*longest), time.Duration(longest))
+		pause = r.live.Jitter(time.Duration(0.8*longest), time.Duration(longest))
 	}
 	return pause.Milliseconds()
-}
-
-// jitter returns a random duration.
-func (s *server) jitter(low, high time.Duration) time.Duration {
-	return low + time.Duration(s.Random()*float64(high-low))
 }

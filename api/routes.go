@@ -62,10 +62,10 @@ func (s *server) routes() []route {
 		{http.MethodGet, namespace + "/counts", guard.Read, inNamespace(s.counts), evaluation("from", "to")},
 
 		{
-			http.MethodGet, namespace + "/changes", guard.Read, s.getChanges,
+			http.MethodGet, namespace + "/changes", guard.Read, inNamespace(s.getChanges),
 			[]string{"user", "contacts_of", "cursor", "limit", "wait", "status", "snapshot"},
 		},
-		{http.MethodPost, namespace + "/changes", guard.Read, s.postChanges, nil},
+		{http.MethodPost, namespace + "/changes", guard.Read, inNamespace(s.postChanges), nil},
 		{http.MethodGet, namespace + "/connect", guard.Greeting, inNamespace(s.connect), nil},
 
 		{http.MethodPut, user + "/availability", guard.WriteUser, ofUser(s.putAvailability), nil},

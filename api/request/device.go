@@ -65,10 +65,7 @@ func decodeDeviceField(d *jsontext.Decoder, device *Device, name string) error {
 func decodeMetadata(d *jsontext.Decoder, m *Meta) error {
 	switch kind := d.PeekKind(); kind {
 	case '{':
-	case 'n':
-		_, err := d.ReadToken()
-		return err
-	case 0:
+	case 'n', 0:
 		_, err := d.ReadToken()
 		return err
 	default:

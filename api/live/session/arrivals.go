@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lastseen/lastseen/api/problem"
-
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 // The limits of how many clients begin a session at the same time. All clients of a server that failed come back

@@ -64,9 +64,9 @@ func (n *session) confirmCaller(before, current *auth.Caller, err error) (*auth.
 	return current, nil
 }
 
-// checkSockets checks the callers of all WebSockets again after a reload, on all processors: verifying the tokens of all
-// clients takes seconds. API keys come first: many connections can have the same, and they are what operators remove in
-// an emergency. A session that has not said hello is checked once it is welcome: see checkReload.
+// checkSockets checks the callers of all WebSockets again after a reload, on all processors: verifying the tokens of
+// all clients takes seconds. API keys come first: many connections can have the same, and they are what operators
+// remove in an emergency. A session that has not said hello is checked once it is welcome: see checkReload.
 func (h *Hub) checkSockets() {
 	work := make(chan *session)
 	var workers sync.WaitGroup

@@ -17,25 +17,17 @@ import (
 	"github.com/lastseen/lastseen/store/connections"
 )
 
-// The names of frames.
+// The names of frames: those that clients send, and those of batches from the server.
 const (
 	frameHello    = "hello"
 	frameWatch    = "watch"
 	frameActivity = "activity"
 	frameToken    = "token"
 	frameLeave    = "leave"
-	frameTyping   = "typing" // also from the server
+	frameTyping   = "typing"
 
-	frameWelcome = "welcome"
 	frameChanges = "changes"
 	frameReset   = "reset"
-	frameTick    = "tick"
-	frameCounts  = "counts"
-	frameOK      = "ok"
-	frameProblem = "problem"
-	frameBye     = "bye"
-	frameSelf    = "self"
-	frameCall    = "call"
 )
 
 // clientFrame is a frame from a client.
@@ -189,14 +181,6 @@ var strict = request.Strict(
 	json.UnmarshalFromFunc(request.DecodeDevice),
 	request.ListOf[[]string](request.MaxUsers, request.DecodeString),
 )
-
-// tokenBody is the content of the frame token.
-type tokenBody struct {
-	Token string `json:"token"`
-}
-
-// emptyBody is the content of a frame without fields.
-type emptyBody struct{}
 
 // opening returns what the hello says about the connection of a user; nil if the client only watches.
 func (b helloBody) opening(defaultGrace time.Duration) (*connections.Opening, error) {

@@ -7,13 +7,12 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
-
-	"github.com/lastseen/lastseen/api/guard"
 )
 
 // Heard notes that the client was heard; see [transport.SocketHandler].
@@ -136,7 +135,9 @@ func (n *session) handleActivity(f clientFrame) error {
 
 // handleToken replaces the token by a newer one of the same user.
 func (n *session) handleToken(f clientFrame) error {
-	var body tokenBody
+	var body struct {
+		Token string `json:"token"`
+	}
 	if err := f.decode(&body); err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (n *session) handleToken(f clientFrame) error {
 
 // handleLeave records a goodbye, which ends the connection.
 func (n *session) handleLeave(f clientFrame) error {
-	if err := f.decode(&emptyBody{}); err != nil {
+	if err := f.decode(&struct{}{}); err != nil {
 		return err
 	}
 	if n.device == nil {

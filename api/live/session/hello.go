@@ -241,14 +241,9 @@ func (n *session) appendLimits(b []byte, t lastseen.Thresholds, watches bool) []
 	if !watches {
 		tick = maxSocketPing
 	}
-	for _, field := range []struct {
-		name  string
-		value int64
-	}{
-		{"tick_ms", tick.Milliseconds()}, {"green_ms", t.Green.Milliseconds()}, {"yellow_ms", t.Yellow.Milliseconds()},
-	} {
-		b = strconv.AppendInt(append(append(append(b, `,"`...), field.name...), `":`...), field.value, 10)
-	}
+	b = strconv.AppendInt(append(b, `,"tick_ms":`...), tick.Milliseconds(), 10)
+	b = strconv.AppendInt(append(b, `,"green_ms":`...), t.Green.Milliseconds(), 10)
+	b = strconv.AppendInt(append(b, `,"yellow_ms":`...), t.Yellow.Milliseconds(), 10)
 	if expires := n.expiresIn(); expires != nil {
 		b = strconv.AppendInt(append(b, `,"expires_in_ms":`...), *expires, 10)
 	}

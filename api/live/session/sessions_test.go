@@ -90,8 +90,8 @@ func TestCheckThatPanics(t *testing.T) {
 	w, headers := apitest.NewGuardedSocketServer(t)
 	alice, _ := w.Hello(`{"user":"alice"}`, "Authorization: "+headers["alice"])
 	bob, _ := w.Hello(`{"user":"bob"}`, "Authorization: "+headers["bob"])
-	authenticate := w.Config.Shared.Hub.Authenticate
-	w.Config.Shared.Hub.Authenticate = func(ctx context.Context, credentials []string) (*auth.Caller, error) {
+	authenticate := w.Config.Shared.Authenticate
+	w.Config.Shared.Authenticate = func(ctx context.Context, credentials []string) (*auth.Caller, error) {
 		if credentials[0] == headers["alice"] {
 			panic("a defect")
 		}

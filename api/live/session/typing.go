@@ -2,10 +2,11 @@ package session
 
 import (
 	"context"
-	"encoding/binary"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/guard"
@@ -22,16 +23,10 @@ const (
 	typingExpires = 10 * time.Second
 )
 
-// typingBody is the content of the frame typing.
+// typingBody is the content of the frame typing, and of the signal of a user who types.
 type typingBody struct {
 	To []string `json:"to"`
 	In string   `json:"in"`
-}
-
-// typing is what the signal of a user who types carries.
-type typing struct {
-	in string
-	to []string
 }
 
 func (b typingBody) check() error {
@@ -85,12 +80,14 @@ func (n *session) handleTyping(f clientFrame) error {
 	if err != nil {
 		return err
 	}
-	var t typing // of an invisible user, for no one: the response then takes as long, also for keys that can only write
+	// Of an invisible user, for no one: the response then takes as long, also for keys that can only write.
+	var t typingBody
 	if said.At(now).Availability != lastseen.Invisible {
-		t = typing{in: body.In, to: to}
+		t = typingBody{In: body.In, To: to}
 		n.Telemetry.CountSocket(telemetry.TypingSent)
 	}
-	n.Signal(n.ctx, store.Signal{Kind: signalTyping, Namespace: n.namespace, User: n.user, Data: t.encode()},
+	data, _ := json.Marshal(t) // which has only strings
+	n.Signal(n.ctx, store.Signal{Kind: signalTyping, Namespace: n.namespace, User: n.user, Data: data},
 		"typing is not shown")
 	n.confirm(f.id)
 	return nil
@@ -129,7 +126,7 @@ func (h *Hub) deliverTyping(signal store.Signal) {
 		return
 	}
 	var frame []byte
-	for _, user := range t.to {
+	for _, user := range t.To {
 		for _, n := range h.sessionsOf(lastseen.UserKey{Namespace: signal.Namespace, User: user}) {
 			if frame == nil {
 				frame = t.frame(signal.User)
@@ -142,37 +139,17 @@ func (h *Hub) deliverTyping(signal store.Signal) {
 }
 
 // frame returns the frame for those to whom a user types.
-func (t typing) frame(user string) []byte {
-	b := request.AppendString([]byte(`{"typing":{"user":`), user)
-	if t.in != "" {
-		b = request.AppendString(append(b, `,"in":`...), t.in)
+func (b typingBody) frame(user string) []byte {
+	text := request.AppendString([]byte(`{"typing":{"user":`), user)
+	if b.In != "" {
+		text = request.AppendString(append(text, `,"in":`...), b.In)
 	}
-	b = strconv.AppendInt(append(b, `,"expires_in_ms":`...), typingExpires.Milliseconds(), 10)
-	return append(b, '}', '}')
+	text = strconv.AppendInt(append(text, `,"expires_in_ms":`...), typingExpires.Milliseconds(), 10)
+	return append(text, '}', '}')
 }
 
-// encode returns the data of the signal: the place and the users, each after its length.
-func (t typing) encode() (b []byte) {
-	for _, text := range append([]string{t.in}, t.to...) {
-		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
-	}
-	return b
-}
-
-// decodeTyping is the reverse of encode. What it returns could have been sent by a client.
-func decodeTyping(b []byte) (t typing, ok bool) {
-	var texts []string
-	for len(b) > 0 {
-		length, n := binary.Uvarint(b)
-		if n <= 0 || length > uint64(len(b)-n) {
-			return t, false
-		}
-		texts = append(texts, string(b[n:n+int(length)])) //nolint:gosec // it is at most the length of b
-		b = b[n+int(length):]                             //nolint:gosec // the same
-	}
-	if len(texts) == 0 {
-		return t, false
-	}
-	body := typingBody{In: texts[0], To: texts[1:]}
-	return typing{body.In, body.To}, body.check() == nil
+// decodeTyping returns the data of a signal. What it returns could have been sent by a client.
+func decodeTyping(data []byte) (b typingBody, ok bool) {
+	err := json.Unmarshal(data, &b)
+	return b, err == nil && b.check() == nil
 }

@@ -95,8 +95,8 @@ func (f *following) start() {
 	go f.run()
 }
 
-// follow begins to watch what hello asks for, and returns the first batch. The caller starts the goroutine, or ends what
-// begins here.
+// follow begins to watch what hello asks for, and returns the first batch. The caller starts the goroutine, or ends
+// what begins here.
 func (n *session) follow(s *Server, q watchQuery) (first feed.Batch, err error) {
 	f := newFollowing(s, n)
 	if q.feed {
