@@ -66,10 +66,10 @@ func (s *server) putAvailability(c echo.Context, _ request.Query, namespace, use
 	if err != nil {
 		return err
 	}
-	if err := s.say(ctx, namespace, user, said); err != nil {
+	if err := s.setAvailability(ctx, namespace, user, said); err != nil {
 		return err
 	}
-	return request.Respond(c, showSaid(user, said))
+	return request.Respond(c, showAvailability(user, said))
 }
 
 // @ID getAvailability
@@ -91,7 +91,7 @@ func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, use
 	if err != nil {
 		return err
 	}
-	return request.Respond(c, showSaid(user, said.At(now)))
+	return request.Respond(c, showAvailability(user, said.At(now)))
 }
 
 // @ID deleteAvailability
@@ -104,7 +104,7 @@ func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, use
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [delete]
 func (s *server) deleteAvailability(c echo.Context, _ request.Query, namespace, user string) error {
-	return respondNothing(c, s.say(c.Request().Context(), namespace, user, lastseen.Said{}))
+	return respondNothing(c, s.setAvailability(c.Request().Context(), namespace, user, lastseen.Said{}))
 }
 
 // said validates a body that arrived now, and returns what it says.
@@ -151,8 +151,8 @@ func (b availabilityBody) end(now lastseen.Instant) (lastseen.Instant, error) {
 	return 0, nil
 }
 
-// say records what a user says.
-func (s *server) say(ctx context.Context, namespace, user string, said lastseen.Said) error {
+// setAvailability records the availability of a user.
+func (s *server) setAvailability(ctx context.Context, namespace, user string, said lastseen.Said) error {
 	at, err := s.Store.Now(ctx)
 	if err != nil {
 		return err
@@ -164,8 +164,8 @@ func (s *server) say(ctx context.Context, namespace, user string, said lastseen.
 	return err
 }
 
-// showSaid returns what a user says as the user sees it.
-func showSaid(user string, said lastseen.Said) availabilityResponse {
+// showAvailability returns the availability of a user as the user sees it.
+func showAvailability(user string, said lastseen.Said) availabilityResponse {
 	return availabilityResponse{
 		user, optional(string(said.Availability)), optional(said.Note), request.Timestamp(said.Until),
 	}

@@ -50,17 +50,13 @@ func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
 		slog.String("method", telemetry.Bounded(c.Request().Method, telemetry.MaxReason)),
 		slog.String("route", c.Path()),
-		slog.String("caller", s.callerName(c)),
+		slog.String("caller", s.nameOf(callerOf(c), s.limiter.Proxies.Client(c.Request()))),
 	}
 }
 
-// callerName returns the caller that a request is charged to, in the form key:NAME, user:HASH or address:IP. The hash
-// is the same for all requests of a user until the server restarts, and reveals nothing else.
-func (s *server) callerName(c echo.Context) string {
-	return s.nameOf(callerOf(c), s.limiter.Proxies.Client(c.Request()))
-}
-
-// nameOf returns the name of a caller. Only callers without credentials are named by their address.
+// nameOf returns the caller that something is charged to, in the form key:NAME, user:HASH or address:IP. The hash is
+// the same for all requests of a user until the server restarts, and reveals nothing else. Only callers without
+// credentials are named by their address.
 func (s *server) nameOf(caller *auth.Caller, address netip.Addr) string {
 	switch {
 	case caller == nil || caller.IsAnonymous():

@@ -1,4 +1,5 @@
-// Package guard decides whose requests a server takes, and which ones it refuses under load.
+// Package guard decides whose requests a server takes, which ones it refuses under load, and how many connections it
+// keeps.
 package guard
 
 import (

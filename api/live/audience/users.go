@@ -54,7 +54,7 @@ func (s *seenUsers) Lookup(ctx context.Context, namespace string, users []string
 
 // Describe is the method of [store.Store] for users that the viewer sees; others have no state and no details. In place
 // of each of the others it looks up the viewer, so that the number of those who are seen does not change how long it
-// takes.
+// takes. The details can have those of the viewer besides.
 func (s *seenUsers) Describe(
 	ctx context.Context, namespace string, users []string,
 ) ([]lastseen.State, map[string]store.Details, error) {
@@ -76,20 +76,12 @@ func (s *seenUsers) Describe(
 	if err != nil {
 		return nil, nil, err
 	}
-	var shownDetails map[string]store.Details
-	for i, user := range users {
-		if !seen[i] {
-			continue
-		}
-		shown[i] = states[i]
-		if d, ok := details[user]; ok {
-			if shownDetails == nil {
-				shownDetails = make(map[string]store.Details, len(details))
-			}
-			shownDetails[user] = d
+	for i := range users {
+		if seen[i] {
+			shown[i] = states[i]
 		}
 	}
-	return shown, shownDetails, nil
+	return shown, details, nil // of those who were asked for
 }
 
 // ReadDevices is the method of [store.Store] for a user that the viewer sees; others have no devices. In place of

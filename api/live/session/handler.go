@@ -172,7 +172,7 @@ func (n *session) handleToken(f clientFrame) error {
 	return nil
 }
 
-// handleLeave records a goodbye, which ends the connection.
+// handleLeave records a leave, which ends the connection.
 func (n *session) handleLeave(f clientFrame) error {
 	if err := f.decode(&struct{}{}); err != nil {
 		return err

@@ -192,6 +192,3 @@ func (h *Hub) SignalAvailability(ctx context.Context, namespace, user string) {
 	h.Signal(ctx, store.Signal{Kind: signalSelf, Namespace: namespace, User: user},
 		"connections of the user to other servers are not sent the availability until they open again")
 }
-
-// subscribed returns what subscriptions use of the newest server.
-func (h *Hub) subscribed() *subscription.Server { return h.newest.Load().Server }

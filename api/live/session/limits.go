@@ -13,7 +13,7 @@ type Limits struct {
 	PerCaller int
 	// PerAddress is how many can be open from one address that have not said hello; 0 for no limit.
 	PerAddress int
-	// Grace is the time from the end of a connection to the user's goodbye, unless the client asks for another one.
+	// Grace is the time from the end of a connection to the user's leave, unless the client asks for another one.
 	Grace time.Duration
 	// Drain is the time over which clients are asked to connect to another server when this one stops.
 	Drain time.Duration

@@ -100,7 +100,7 @@ func (n *session) sendOwn() {
 	if availability != nil {
 		n.renew()
 		if n.isShownSelf() {
-			n.send(append(appendSaid([]byte(`{"self":{`), *availability), '}', '}'))
+			n.send(append(appendAvailability([]byte(`{"self":{`), *availability), '}', '}'))
 		}
 	}
 	if len(calls) > 0 && n.isShownCalls() {
@@ -118,8 +118,8 @@ func (n *session) renew() {
 	n.sent(n.socket.Ping())
 }
 
-// appendSaid appends what a user says as fields of JSON, null for what it does not say.
-func appendSaid(b []byte, said lastseen.Said) []byte {
+// appendAvailability appends the availability of a user as fields of JSON, null for what is not set.
+func appendAvailability(b []byte, said lastseen.Said) []byte {
 	b = appendOptional(append(b, `"availability":`...), string(said.Availability))
 	b = appendOptional(append(b, `,"note":`...), said.Note)
 	return request.Timestamp(said.Until).AppendJSON(append(b, `,"until":`...))
@@ -136,7 +136,7 @@ func appendOptional(b []byte, s string) []byte {
 // appendSelf appends the field self of the frame welcome: the user's own presence, and availability.
 func (n *session) appendSelf(b []byte, t lastseen.Thresholds, own beginning) []byte {
 	b = n.Show.Self(append(b, `,"self":{`...), n.user, n.device.State(), t, own.now)
-	return append(appendSaid(append(b, ','), own.availability), '}')
+	return append(appendAvailability(append(b, ','), own.availability), '}')
 }
 
 // appendCalls appends the calls of a user as a list.

@@ -68,7 +68,7 @@ const (
 	unsaid   ending = iota
 	byServer        // the server closes it, or asked the client to leave
 	silent          // the client does not answer
-	departed        // the client said goodbye
+	departed        // the client sent a leave
 )
 
 // begin begins the session.
@@ -127,7 +127,7 @@ func (n *session) end(how transport.Ending) {
 	}
 }
 
-// endingOf returns how a user's connection ended. Only what the client did is a goodbye.
+// endingOf returns how a user's connection ended. Only what the client did is a leave.
 func endingOf(how transport.Ending, said ending) connections.Ending {
 	switch {
 	case said == departed:
@@ -279,13 +279,11 @@ func (n *session) beat() bool {
 	n.mu.Lock()
 	watches := n.following != nil
 	n.mu.Unlock()
-	var err error
 	if watches {
-		err = n.socket.Ping()
-	} else {
-		err = n.socket.PingText(idleTick) // pings are not visible to scripts
+		return n.sent(n.socket.Ping())
 	}
-	if err == nil && !watches {
+	err := n.socket.PingText(idleTick) // pings are not visible to scripts
+	if err == nil {
 		n.Telemetry.CountSocket(telemetry.FrameSent)
 	}
 	return n.sent(err)

@@ -83,7 +83,7 @@ func newFollowing(s *Server, n *session) *following {
 		restricted: s.Restricted(n.namespace),
 		Subscription: subscription.New(subscription.Options{
 			Ledger: subscription.Ledger{Shared: n.Subscriptions, Namespace: n.namespace, Payer: n.payer},
-			Server: n.subscribed, Caller: n.currentCaller,
+			Server: func() *subscription.Server { return n.newest.Load().Server }, Caller: n.currentCaller,
 		}),
 	}
 }
