@@ -9,8 +9,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// attach continues from places in memory, if they are there: the watcher is told what follows them. The caller holds
-// the follower's lock, as for all methods here but fromMemory.
+// attach has the watcher continue from places, if they are in memory. The caller holds the follower's lock, as for all
+// methods here but fromMemory.
 func (w *Watcher) attach(places []store.Place) bool {
 	upTo, ok := w.f.m.find(places)
 	if !ok {
@@ -43,9 +43,9 @@ func (w *Watcher) mark(t *watch, after int64) bool {
 	oldest, _, forgotten := m.between(t.user, after, m.last())
 	if t.dirty = oldest > 0; t.dirty {
 		t.first, t.forced = oldest, forgotten
-		m.tell(t, m.viewBefore(oldest))
+		m.setSentView(t, m.viewBefore(oldest))
 	} else {
-		m.tell(t, view{})
+		m.setSentView(t, view{})
 	}
 	return t.dirty
 }
@@ -65,22 +65,22 @@ func (w *Watcher) detach() {
 
 // unwatch undoes the watch of one user.
 func (m *memory) unwatch(t *watch) {
-	others := t.user.watches
-	last := others[len(others)-1]
-	others[t.index], others[len(others)-1] = last, nil
+	otherUpdates := t.user.watches
+	last := otherUpdates[len(otherUpdates)-1]
+	otherUpdates[t.index], otherUpdates[len(otherUpdates)-1] = last, nil
 	last.index = t.index
-	m.tell(t, view{})
-	t.user.watches = others[:len(others)-1]
+	m.setSentView(t, view{})
+	t.user.watches = otherUpdates[:len(otherUpdates)-1]
 	m.release(t.user)
 }
 
-// markDirty has the watchers of a user told about a new entry.
+// markDirty makes the user of a new entry dirty for its watchers.
 func (f *follower) markDirty(n int64) {
 	e := f.m.at(n)
 	for _, t := range e.user.watches {
 		if !t.dirty {
 			t.dirty, t.first, t.forced = true, n, false
-			f.m.tell(t, f.m.viewBefore(n))
+			f.m.setSentView(t, f.m.viewBefore(n))
 			t.w.dirty = append(t.w.dirty, t)
 			wake(t.w.wake)
 		}
@@ -88,7 +88,7 @@ func (f *follower) markDirty(n int64) {
 	}
 }
 
-// unread reports whether there is something that the watcher may have to be told.
+// unread reports whether there are entries that the watcher may have to be sent.
 func (w *Watcher) unread() bool {
 	if w.everyone {
 		return lowest(w.upTo) < w.f.m.last()
@@ -96,7 +96,7 @@ func (w *Watcher) unread() bool {
 	return len(w.dirty) > 0
 }
 
-// move notes that the watcher was told everything up to an entry.
+// move moves the places to an entry: the watcher was sent everything up to it.
 func (w *Watcher) move(n int64) {
 	w.places = w.f.m.placesAt(n, w.upTo, w.places)
 	for shard := range w.upTo {
@@ -106,7 +106,7 @@ func (w *Watcher) move(n int64) {
 
 var errBehind = errors.New("the watcher is too slow")
 
-// fromMemory returns what is in memory for the watcher, and whether that is anything.
+// fromMemory returns the changes in memory for the watcher, and whether there are any.
 func (w *Watcher) fromMemory(ctx context.Context, limit int) (Batch, bool, error) {
 	b, ok, err := w.take(limit)
 	if errors.Is(err, errBehind) && w.everyone {
@@ -128,7 +128,7 @@ func (w *Watcher) take(limit int) (b Batch, ok bool, err error) {
 		b.Users, err = w.takeNext(limit)
 	}
 	if errors.Is(err, errBehind) && !w.everyone {
-		w.detach() // to read from the store what is not in memory any more
+		w.detach() // to read entries from the store that are not in memory any more
 		return Batch{}, false, nil
 	}
 	if err == nil && !w.unread() {
@@ -146,7 +146,7 @@ func (w *Watcher) takeNext(limit int) ([]Update, error) {
 	return w.takeUsers(limit)
 }
 
-// takeUsers returns the users who changed. If they are too many, it goes on to the entry at which one more user
+// takeUsers returns the users who changed. If they are too many, it moves only to the entry at which one more user
 // changed first, and returns the users as they were there, so that the places fit.
 func (w *Watcher) takeUsers(limit int) (users []Update, err error) {
 	m := &w.f.m
@@ -161,15 +161,15 @@ func (w *Watcher) takeUsers(limit int) (users []Update, err error) {
 	}
 	w.dirty = nil
 	for _, t := range batch {
-		now, is, known, forced := t.user.told, m.viewOf(t.user), true, t.forced
+		now, is, known, forced := t.user.presence, m.viewOf(t.user), true, t.forced
 		if upTo < m.last() {
 			var newest int64
 			_, newest, forced = m.between(t.user, t.first-1, upTo)
 			if known = newest > 0; known { // unless forgotten later
-				now, is = m.at(newest).told, m.viewAt(newest)
+				now, is = m.at(newest).presence, m.viewAt(newest)
 			}
 		}
-		if known && (forced || is != m.toldView(t)) {
+		if known && (forced || is != m.sentView(t)) {
 			users = append(users, now.update(t.user.name, is.details))
 		}
 		if w.mark(t, upTo) {
@@ -191,7 +191,7 @@ func (w *Watcher) takeEveryone(limit int) ([]Update, error) {
 	c := newCollector(limit)
 	for ; n <= m.last(); n++ {
 		e := m.at(n)
-		if n > w.upTo[e.shard] && !e.gone && !c.add(e.user.name, m.viewBefore(n), e.told, m.viewAt(n)) {
+		if n > w.upTo[e.shard] && !e.blank && !c.add(e.user.name, m.viewBefore(n), e.presence, m.viewAt(n)) {
 			break
 		}
 	}
@@ -214,7 +214,7 @@ type collector struct {
 }
 
 type collected struct {
-	told
+	presence
 	name    string
 	was, is view
 	forced  bool
@@ -225,7 +225,7 @@ func newCollector(limit int) *collector {
 }
 
 // add records a change. It returns false if there is no room for another user.
-func (c *collector) add(name string, was view, t told, is view) bool {
+func (c *collector) add(name string, was view, t presence, is view) bool {
 	k, ok := c.index[name]
 	if !ok {
 		if len(c.users) == c.limit {
@@ -235,12 +235,12 @@ func (c *collector) add(name string, was view, t told, is view) bool {
 		c.index[name] = k
 		c.users = append(c.users, collected{name: name, was: was})
 	}
-	c.users[k].told, c.users[k].is = t, is
+	c.users[k].presence, c.users[k].is = t, is
 	c.users[k].forced = c.users[k].forced || t.forgotten()
 	return true
 }
 
-// updates returns the users who are shown differently.
+// updates returns the users whose views changed.
 func (c *collector) updates() (users []Update) {
 	for k := range c.users {
 		if u := &c.users[k]; u.forced || u.is != u.was {

@@ -8,14 +8,14 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// catchUp finds the watcher's places in memory. If they are older, it reads from the store until they are not, and
-// returns what changed, and whether that is anything. An error leaves the places as they were.
+// catchUp attaches the watcher to memory. If its places are older, it reads changes from the store until they are not,
+// and returns them, and whether there are any. An error leaves the places as they were.
 func (w *Watcher) catchUp(ctx context.Context, limit int) (Batch, bool, error) {
 	if w.tryAttach(w.places) {
 		return Batch{}, false, nil
 	}
 	// The places may be ahead, since they are of another process or of a snapshot.
-	if err := w.f.newlyRead(ctx); err != nil {
+	if err := w.f.waitForRead(ctx); err != nil {
 		return Batch{}, false, err
 	}
 	if w.tryAttach(w.places) {
@@ -49,8 +49,8 @@ type catchUp struct {
 	left   int           // entries that may be read
 }
 
-// run returns the changes until the watcher is attached, or up to the limit of users. It returns errBehind if what
-// follows the places cannot be told.
+// run returns the changes until the watcher is attached, or up to the limit of users. It returns errBehind if the
+// changes after the places are unknown.
 func (c *catchUp) run(ctx context.Context) (Batch, error) {
 	for tries := 0; tries < 3; {
 		r, err := c.read(ctx)
@@ -71,7 +71,7 @@ func (c *catchUp) run(ctx context.Context) (Batch, error) {
 			continue
 		}
 		tries++ // the places are ahead of memory again
-		if err := c.w.f.newlyRead(ctx); err != nil {
+		if err := c.w.f.waitForRead(ctx); err != nil {
 			return Batch{}, err
 		}
 		if c.w.tryAttach(c.places) {
@@ -93,7 +93,7 @@ func (c *catchUp) read(ctx context.Context) (*store.ChangesRead, error) {
 	if len(c.places) != shards {
 		return nil, errBehind
 	}
-	err := c.w.hub.own(ctx, func() error {
+	err := c.w.hub.withReadSlot(ctx, func() error {
 		c.w.hub.o.Store.ReadChanges(ctx, []*store.ChangesRead{r})
 		return r.Err
 	})
@@ -104,7 +104,7 @@ func (c *catchUp) read(ctx context.Context) (*store.ChangesRead, error) {
 	return r, err
 }
 
-// page collects a page and moves the places; false if it does not fit as a whole. It does not collect what a user was
+// page collects a page and moves the places; false if it does not fit as a whole. It omits earlier changes of a user
 // who is forgotten later in the page, since the batch can end before that.
 func (c *catchUp) page(r *store.ChangesRead) bool {
 	places := slices.Clone(c.places)
@@ -120,7 +120,7 @@ func (c *catchUp) page(r *store.ChangesRead) bool {
 			c.contactsChanged(change.User)
 		} else if c.wants(change.User) && k >= forgotten[change.User] {
 			is := after(change)
-			t := told{at: change.At, recorded: change.Recorded, now: is.shown}
+			t := presence{at: change.At, recorded: change.Recorded, now: is.statusByte}
 			if !c.add(change.User, before(change), t, is) {
 				c.places = places
 				return false

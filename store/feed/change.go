@@ -8,7 +8,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// Change says which users to watch besides, and which not to watch any longer.
+// Change lists users to watch as well, and users to stop watching.
 type Change struct {
 	Add    []string      // duplicates count once; users who are watched already are added again
 	Remove []string      // users who are not watched are ignored, and those in Add are watched
@@ -16,32 +16,32 @@ type Change struct {
 }
 
 // Change changes which users are watched. If it adds any, the batch has them first, in the order of Add, and then all
-// other users with changes to return: its places fit all users, and a query after them continues. With
-// After, the batch has only those of the added users who changed since, or all of them if that is not known. The batch
-// has Reset if the other users get a reset: it has all of them then. If the watcher has not returned a batch yet, the
-// batch has all of them, too.
+// other users with changes to return: its places fit all users, and a query after them continues. With After, the batch
+// has only those of the added users who changed since, or all of them if that is not known. The batch has Reset if the
+// other users get a reset: it has all of them then. It also has all of them if the watcher has not returned a batch
+// yet.
 //
 // If Change only removes users, the batch has no users. Its places are those up to which everything was returned; it
 // has none before the first batch. No later batch has users who are not watched any more.
 //
-// Change reads from the store to add users, and does not wait for the turn of a reset. If it returns an error, the
-// watcher watches what it did before. Errors are ErrTooManyWatches, ErrTooManyUsers, ErrEveryone and those of the
+// Change reads from the store at once to add users, without the random delay of a reset. If it returns an error, the
+// watcher watches the same users as before. Errors are ErrTooManyWatches, ErrTooManyUsers, ErrEveryone and those of the
 // store.
 func (w *Watcher) Change(ctx context.Context, c Change) (Batch, error) {
 	if w.everyone {
 		return Batch{}, ErrEveryone
 	}
-	add, gone := unique(c.Add), setOf(c.Remove, c.Add)
+	add, removed := unique(c.Add), setOf(c.Remove, c.Add)
 	cost := len(w.users) + len(add)
 	for _, user := range w.users {
-		if gone.has(user) {
+		if removed.has(user) {
 			cost--
 		}
 	}
 	if err := w.charge(cost, cost-w.cost); err != nil {
 		return Batch{}, err
 	}
-	b, err := w.change(ctx, add, gone, c.After)
+	b, err := w.change(ctx, add, removed, c.After)
 	if err != nil {
 		_ = w.charge(0, w.cost-cost)
 		return Batch{}, err
@@ -74,52 +74,52 @@ func (h *Hub) Reserve(more int) error {
 	return nil
 }
 
-func (w *Watcher) change(ctx context.Context, add []string, gone set, after []store.Place) (Batch, error) {
+func (w *Watcher) change(ctx context.Context, add []string, removed set, after []store.Place) (Batch, error) {
 	if len(add) == 0 {
-		return w.remove(gone)
+		return w.remove(removed)
 	}
-	// A watcher of the added users alone begins, or continues, as any other. When both have been given everything, one
-	// takes over the users of the other.
+	// A watcher of the added users alone begins, or continues, as any other. When both were sent everything, its users
+	// are transferred.
 	added := &Watcher{hub: w.hub, f: w.f, users: add, places: slices.Clone(after), wake: make(chan struct{}, 1)}
-	added.lost = after != nil && len(after) == 0
-	defer added.leave()
-	var news, others gathered
-	b, err := w.meet(ctx, added, &news, &others, func(b *Batch) {
-		w.drop(gone)
-		w.adopt(added)
-		b.Users = append(news.updates(nil), others.updates(gone)...)
+	added.needsReset = after != nil && len(after) == 0
+	defer added.detachAll()
+	var forAdded, forOthers mergedBatch
+	b, err := w.drainBoth(ctx, added, &forAdded, &forOthers, func(b *Batch) {
+		w.drop(removed)
+		w.transferFrom(added)
+		b.Users = append(forAdded.updates(nil), forOthers.updates(removed)...)
 	})
 	if err != nil {
-		w.lose(&others)
+		w.reset(&forOthers)
 		return Batch{}, err
 	}
 	return b, nil
 }
 
-// meet gathers what there is for the watcher and for one with added users, up to the same place. It calls finish for
+// drainBoth merges the changes for the watcher and for one with added users, up to the same place. It calls finish for
 // the batch of both, with the follower's lock.
-func (w *Watcher) meet(
-	ctx context.Context, added *Watcher, news, others *gathered, finish func(*Batch),
+func (w *Watcher) drainBoth(
+	ctx context.Context, added *Watcher, forAdded, forOthers *mergedBatch, finish func(*Batch),
 ) (b Batch, err error) {
 	for done := false; !done && err == nil; {
-		if err = added.drain(ctx, news); err == nil {
-			err = w.drain(ctx, others)
+		if err = added.drain(ctx, forAdded); err == nil {
+			err = w.drain(ctx, forOthers)
 		}
 		if err == nil {
-			done, err = w.merge(added, news, others, &b, finish)
+			done, err = w.merge(added, forAdded, forOthers, &b, finish)
 		}
 	}
 	return b, err
 }
 
-// drain gathers what there is for a watcher until it is attached. It returns errBehind for a watcher of everyone that
-// is not: what it gets first has pages.
-func (w *Watcher) drain(ctx context.Context, g *gathered) error {
+// drain merges the changes for a watcher until it is attached. It returns errBehind for a watcher of everyone that is
+// not attached: its first batches are pages.
+func (w *Watcher) drain(ctx context.Context, g *mergedBatch) error {
 	for {
 		w.f.mu.Lock()
 		attached := w.attached
 		w.f.mu.Unlock()
-		err := w.over(ctx)
+		err := w.endErr(ctx)
 		switch {
 		case attached || err != nil:
 			return err
@@ -136,49 +136,51 @@ func (w *Watcher) drain(ctx context.Context, g *gathered) error {
 	}
 }
 
-// merge gathers the rest for both watchers, and makes their batch. It returns false if one of them has to be drained
-// again.
-func (w *Watcher) merge(added *Watcher, news, others *gathered, b *Batch, finish func(*Batch)) (done bool, err error) {
+// merge merges the remaining changes for both watchers into one batch. It returns false if one of them has to be
+// drained again.
+func (w *Watcher) merge(
+	added *Watcher, forAdded, forOthers *mergedBatch, b *Batch, finish func(*Batch),
+) (done bool, err error) {
 	f := w.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil || !w.attached || !added.attached {
 		return false, f.err
 	}
-	if err = added.takeRest(news); err == nil {
-		err = w.takeRest(others)
+	if err = added.takeRest(forAdded); err == nil {
+		err = w.takeRest(forOthers)
 	}
 	if err != nil {
 		return false, err
 	}
-	*b = Batch{Reset: others.reset, Snapshot: others.snapshot && !others.reset, AsOf: f.asOf, Places: w.places}
+	*b = Batch{Reset: forOthers.reset, Snapshot: forOthers.snapshot && !forOthers.reset, AsOf: f.asOf, Places: w.places}
 	finish(b)
 	return true, nil
 }
 
-// takeRest gathers everything that is in memory. The caller holds the follower's lock, as for drop and adopt.
-func (w *Watcher) takeRest(g *gathered) error {
+// takeRest merges all changes in memory. The caller holds the follower's lock, as for drop and transferFrom.
+func (w *Watcher) takeRest(g *mergedBatch) error {
 	users, err := w.takeNext(math.MaxInt)
 	g.add(Batch{Users: users})
 	return err
 }
 
 // remove is change without users to add.
-func (w *Watcher) remove(gone set) (Batch, error) {
+func (w *Watcher) remove(removed set) (Batch, error) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
 	if w.f.err != nil {
 		return Batch{}, w.f.err
 	}
-	w.drop(gone)
+	w.drop(removed)
 	return Batch{AsOf: w.f.asOf, Places: w.places}, nil
 }
 
-// drop removes users. It leaves little room that is not used.
-func (w *Watcher) drop(gone set) {
+// drop removes users, and most of the memory that they used.
+func (w *Watcher) drop(removed set) {
 	kept := 0
 	for k, user := range w.users {
-		if gone.has(user) {
+		if removed.has(user) {
 			if w.attached {
 				w.f.m.unwatch(w.watches[k])
 				w.watches[k].w = nil
@@ -207,8 +209,8 @@ func shorten[T any](list []T, kept int) []T {
 	return list
 }
 
-// adopt takes over the users of another watcher. Both are attached and were given everything.
-func (w *Watcher) adopt(other *Watcher) {
+// transferFrom moves the users of another watcher to this one. Both are attached and were sent everything.
+func (w *Watcher) transferFrom(other *Watcher) {
 	for _, t := range other.watches {
 		moved := *t // those of the other are in one piece of memory
 		moved.w = w
@@ -219,8 +221,8 @@ func (w *Watcher) adopt(other *Watcher) {
 	other.watches = nil
 }
 
-// lose has a watcher begin again if it was given something that was not returned.
-func (w *Watcher) lose(g *gathered) {
+// reset has a watcher begin again if changes were merged that Change did not return.
+func (w *Watcher) reset(g *mergedBatch) {
 	if !g.any {
 		return
 	}
@@ -228,13 +230,13 @@ func (w *Watcher) lose(g *gathered) {
 	defer w.f.mu.Unlock()
 	w.detach()
 	w.noticeAll()
-	if w.lost = !g.snapshot; !w.lost {
-		w.places, w.told = nil, false
+	if w.needsReset = !g.snapshot; !w.needsReset {
+		w.places, w.started = nil, false
 	}
 	wake(w.wake)
 }
 
-func (w *Watcher) leave() {
+func (w *Watcher) detachAll() {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
 	w.detach()
@@ -260,15 +262,15 @@ func setOf(lists ...[]string) set {
 	return s
 }
 
-// gathered is what several batches say together.
-type gathered struct {
+// mergedBatch merges several batches.
+type mergedBatch struct {
 	users           map[string]Update
 	names           []string // in the order of their first updates
 	any             bool     // there was a batch
 	snapshot, reset bool
 }
 
-func (g *gathered) add(b Batch) {
+func (g *mergedBatch) add(b Batch) {
 	if b.Snapshot || b.Reset || g.users == nil {
 		g.users, g.names = map[string]Update{}, nil
 	}
@@ -283,7 +285,7 @@ func (g *gathered) add(b Batch) {
 }
 
 // updates returns the newest update of each user, except of some.
-func (g *gathered) updates(except set) (updates []Update) {
+func (g *mergedBatch) updates(except set) (updates []Update) {
 	for _, name := range g.names {
 		if !except.has(name) {
 			updates = append(updates, g.users[name])

@@ -12,7 +12,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-func (w *world) change(watcher *Watcher, c Change) Batch {
+func (w *fixture) change(watcher *Watcher, c Change) Batch {
 	w.t.Helper()
 	b, err := watcher.Change(w.t.Context(), c)
 	require.NoError(w.t, err)
@@ -30,7 +30,7 @@ func order(b Batch) []string {
 
 // TestChange: a watcher that begins without users adds some and removes them.
 func TestChange(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
+	withFixture(t, 3, func(w *fixture) {
 		w.set("ann", lastseen.Green)
 		watcher := w.watch(Query{Users: []string{}})
 		b := w.poll(watcher, 10)
@@ -51,7 +51,7 @@ func TestChange(t *testing.T) {
 		require.Equal(w.t, []string{"bob yellow", "eve green"}, names(b))
 		require.Empty(w.t, w.poll(watcher, 10).Users)
 		w.publish("ann yellow", "eve grey")
-		w.requireTold(watcher, "eve grey")
+		w.requireSent(watcher, "eve grey")
 
 		w.publish("eve green", "bob green")
 		time.Sleep(time.Second)
@@ -67,7 +67,7 @@ func TestChange(t *testing.T) {
 
 // TestChangeBeforeFirstBatch: the first batch has all users, and a removal has none.
 func TestChangeBeforeFirstBatch(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
+	withFixture(t, 2, func(w *fixture) {
 		watcher := w.watch(Query{Users: []string{"ann", "bob"}})
 		b := w.change(watcher, Change{Remove: []string{"ann"}})
 		require.Equal(w.t, Batch{AsOf: b.AsOf}, b)
@@ -80,7 +80,7 @@ func TestChangeBeforeFirstBatch(t *testing.T) {
 
 // TestChangeOfEveryone: a watcher of everyone stays one.
 func TestChangeOfEveryone(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		_, err := w.watch(Query{Everyone: true}).Change(w.t.Context(), Change{Add: []string{"ann"}})
 		require.ErrorIs(w.t, err, ErrEveryone)
 	})
@@ -88,7 +88,7 @@ func TestChangeOfEveryone(t *testing.T) {
 
 // TestChangeAfterPlaces: users who are added continue from a place, or begin again.
 func TestChangeAfterPlaces(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
+	withFixture(t, 2, func(w *fixture) {
 		w.publish("ann green", "eve green")
 		watcher := w.polled(1, "bob")
 		after := w.change(watcher, Change{Add: []string{"ann", "eve"}}).Places
@@ -98,7 +98,7 @@ func TestChangeAfterPlaces(t *testing.T) {
 		b := w.change(watcher, Change{Add: []string{"eve", "ann"}, After: after})
 		require.Equal(w.t, []string{"ann yellow", "bob yellow"}, names(b), "those who changed")
 		w.set("eve", lastseen.Yellow)
-		w.requireTold(watcher, "eve yellow")
+		w.requireSent(watcher, "eve yellow")
 
 		time.Sleep(keptTime + time.Second) // not in memory any more
 		b = w.change(watcher, Change{Add: []string{"eve", "ann"}, After: after})
@@ -119,7 +119,7 @@ func TestChangeLimits(t *testing.T) {
 		}
 		return users
 	}
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		first, second := w.watch(Query{Users: many(3)}), w.watch(Query{Users: []string{}})
 		w.poll(first, 10)
 		for _, add := range [][]string{many(8), {"a", "b", "c", "d", "e", "f", "g", "h"}} {
@@ -137,10 +137,10 @@ func TestChangeLimits(t *testing.T) {
 		w.change(second, Change{Add: []string{"z"}})
 		require.Equal(w.t, 10, w.Stats().Watches)
 		w.publish("user1 green", "z green")
-		w.requireTold(second, "user1 green", "z green")
+		w.requireSent(second, "user1 green", "z green")
 		require.Empty(w.t, w.poll(first, 10).Users)
 	}, func(o *Options) { o.MaxWatches = 10 })
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		watcher := w.watch(Query{Users: many(store.MaxWatched)})
 		for range 2 {
 			_, err := watcher.Change(w.t.Context(), Change{Add: []string{"x"}})
@@ -154,7 +154,7 @@ func TestChangeLimits(t *testing.T) {
 
 // TestChangeThatFails: after an error the watcher watches what it did, and misses nothing.
 func TestChangeThatFails(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		begun, fresh := w.watch(Query{Users: []string{"ann"}}), w.watch(Query{Users: []string{"ann"}})
 		w.poll(begun, 10)
 		w.poll(begun, 10)
@@ -169,10 +169,10 @@ func TestChangeThatFails(t *testing.T) {
 		w.change(begun, Change{Remove: []string{"nobody"}})
 		require.Equal(w.t, 2, w.Stats().Watches)
 		w.fail(nil)
-		w.requireTold(begun, "ann green")
+		w.requireSent(begun, "ann green")
 		require.Equal(w.t, []string{"ann green"}, names(w.poll(fresh, 10)))
 		w.set("bob", lastseen.Green)
-		w.requireTold(begun)
+		w.requireSent(begun)
 
 		ctx, cancel := context.WithCancel(w.t.Context())
 		cancel()
@@ -184,18 +184,18 @@ func TestChangeThatFails(t *testing.T) {
 
 // TestChangeThatFailsHalfway: what was read for the users who are watched, and not returned, comes as a reset.
 func TestChangeThatFailsHalfway(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.bounds.entries = 0 // nothing is in memory
 		for _, begun := range []bool{true, false} {
 			watcher := w.watch(Query{Users: []string{"ann"}})
 			if begun {
 				w.poll(watcher, 10)
 			}
-			failing := &gathered{}
+			failing := &mergedBatch{}
 			_, _, err := watcher.step(w.t.Context(), 10)
 			require.NoError(w.t, err)
 			failing.add(Batch{Snapshot: !begun, Users: []Update{{User: "ann"}}})
-			watcher.lose(failing)
+			watcher.reset(failing)
 			b := w.poll(watcher, 10)
 			require.Equal(w.t, begun, b.Reset)
 			require.Equal(w.t, !begun, b.Snapshot)
@@ -206,7 +206,7 @@ func TestChangeThatFailsHalfway(t *testing.T) {
 
 // TestChangeAfterReset: a watcher that has to begin again does so with the change.
 func TestChangeAfterReset(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
+	withFixture(t, 2, func(w *fixture) {
 		watcher := w.polled(1, "ann", "bob")
 		w.beginAgain(true)
 		w.set("bob", lastseen.Green)

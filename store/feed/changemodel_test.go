@@ -37,7 +37,7 @@ func (p *play) change(k int) {
 func (p *play) changed(r *reader, c Change, known map[string]Update, b Batch) {
 	removed := parked{places: b.Places, view: map[string]Update{}}
 	for _, user := range c.Remove {
-		if u, told := r.view[user]; told && !slices.Contains(c.Add, user) && !slices.Contains(removed.users, user) {
+		if u, sent := r.view[user]; sent && !slices.Contains(c.Add, user) && !slices.Contains(removed.users, user) {
 			removed.users, removed.view[user] = append(removed.users, user), u
 		}
 	}
@@ -61,8 +61,8 @@ func (p *play) changed(r *reader, c Change, known map[string]Update, b Batch) {
 		return
 	}
 	for _, user := range unique(c.Add) {
-		told := slices.ContainsFunc(b.Users, func(u Update) bool { return u.User == user })
-		require.True(p.t, told || c.After != nil, "a user who was added is missing")
+		sent := slices.ContainsFunc(b.Users, func(u Update) bool { return u.User == user })
+		require.True(p.t, sent || c.After != nil, "a user who was added is missing")
 	}
 	added := map[string]Update{}
 	maps.Copy(added, known)
@@ -70,7 +70,7 @@ func (p *play) changed(r *reader, c Change, known map[string]Update, b Batch) {
 	r.take(b, p)
 	r.changing = false
 	for user, u := range added { // those who did not change since
-		if _, told := r.view[user]; !told {
+		if _, sent := r.view[user]; !sent {
 			r.view[user] = u
 		}
 	}
@@ -96,10 +96,10 @@ func requireFit(t *testing.T, f *follower) {
 		}
 	}
 	kept := []int{len(f.m.details.was), len(f.m.details.is), len(f.m.details.users), len(f.m.details.watches)}
-	require.True(t, slices.Equal([]int{was, is, users, watches}, kept), "details of what is gone: %v", kept)
+	require.True(t, slices.Equal([]int{was, is, users, watches}, kept), "details of what was removed: %v", kept)
 }
 
-func requireKept[K comparable](t *testing.T, in map[K]store.Details, of K, s shown) int {
+func requireKept[K comparable](t *testing.T, in map[K]store.Details, of K, s statusByte) int {
 	t.Helper()
 	d, kept := in[of]
 	require.Equal(t, s&detailed != 0, kept)

@@ -7,9 +7,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// DependOn has the watcher learn from now on when the contacts of some users change: Next and Take return then, perhaps
-// with a batch that says nothing else, until ContactsChanged was called. After a reset, all count as
-// changed.
+// DependOn has the watcher follow the contacts of some users. When they change, Next and TryNext return, perhaps with
+// an empty batch, until ContactsChanged is called. After a reset, the contacts of all these users count as changed.
 func (w *Watcher) DependOn(owners ...string) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
@@ -39,8 +38,8 @@ func (w *Watcher) ignore(owner string) {
 	delete(w.changed, owner)
 }
 
-// ContactsChanged returns whose contacts changed since the last call. What the batches before have is from before that,
-// or from after it.
+// ContactsChanged returns the users whose contacts changed since the last call. Earlier batches may be from before or
+// after these changes.
 func (w *Watcher) ContactsChanged() (owners map[string]struct{}) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
@@ -48,9 +47,9 @@ func (w *Watcher) ContactsChanged() (owners map[string]struct{}) {
 	return owners
 }
 
-// Refresh waits until what the feed has now is in memory, for Poll to return.
+// Refresh waits until everything that is in the feed now is in memory, so that Poll returns it.
 func (w *Watcher) Refresh(ctx context.Context) error {
-	if err := w.f.newlyRead(ctx); err != nil {
+	if err := w.f.waitForRead(ctx); err != nil {
 		return err
 	}
 	w.f.mu.Lock()
@@ -61,7 +60,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// contactsChanged tells the watchers that depend on the contacts of a user. The caller holds the follower's lock, as
+// contactsChanged notifies the watchers that depend on the contacts of a user. The caller holds the follower's lock, as
 // for noticeAll and noticeContacts.
 func (f *follower) contactsChanged(owner string) {
 	for w := range f.owners[owner] {
@@ -70,7 +69,7 @@ func (f *follower) contactsChanged(owner string) {
 	}
 }
 
-// noticeAll has all contacts count as changed: a snapshot can be newer than memory, and entries can be forgotten.
+// noticeAll marks all contacts as changed: a snapshot can be newer than memory, and entries can be forgotten.
 func (w *Watcher) noticeAll() {
 	w.restarts = w.f.restarts
 	for owner := range w.owners {
@@ -85,7 +84,7 @@ func (f *follower) restarted() int {
 	return f.restarts
 }
 
-// noticeContacts notes that the contacts of a user changed on whom the watcher depends.
+// noticeContacts marks the contacts of a user, on which the watcher depends, as changed.
 func (w *Watcher) noticeContacts(owner string) {
 	if w.changed == nil {
 		w.changed = set{}

@@ -33,10 +33,10 @@ func (s *fakeStore) readCalls() int {
 func contactsOf(w *Watcher) []string { return slices.Sorted(maps.Keys(w.ContactsChanged())) }
 
 // TestContactsChanged: a watcher that waits learns of the users on whose contacts it depends, in memory or in the
-// store, and of no others. No change of contacts is told as one of a user.
+// store, and of no others. A change of contacts is not sent as an update of a user.
 func TestContactsChanged(t *testing.T) {
 	for _, entries := range []int{100, 0} {
-		inWorld(t, 2, func(w *world) {
+		withFixture(t, 2, func(w *fixture) {
 			w.bounds.entries = entries
 			watcher, everyone := w.polled(1, "ann"), w.watch(Query{Everyone: true})
 			w.poll(everyone, 10)
@@ -70,7 +70,7 @@ func TestContactsChanged(t *testing.T) {
 
 // TestContactsOfEarlier: a watcher that continues from places which are not in memory reads what is after them.
 func TestContactsOfEarlier(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.bounds.entries = 0
 		places := w.poll(w.watch(Query{Users: []string{"ann"}}), 10).Places
 		w.changeContacts("bob")
@@ -84,19 +84,19 @@ func TestContactsOfEarlier(t *testing.T) {
 
 // TestContactsOfFailedChange: a snapshot is newer than what is in memory, so it comes with a notice.
 func TestContactsOfFailedChange(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		watcher := w.polled(1, "ann")
 		watcher.DependOn("ann")
-		watcher.lose(&gathered{any: true, reset: true})
+		watcher.reset(&mergedBatch{any: true, reset: true})
 		b := w.poll(watcher, 10)
 		require.True(w.t, b.Reset)
 		require.Equal(w.t, []string{"ann"}, contactsOf(watcher))
 	})
 }
 
-// TestManyContactsChanged: what a client reads who was away is bounded, although nobody is told.
+// TestManyContactsChanged: what a client that was away reads is limited, although no user is sent.
 func TestManyContactsChanged(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.bounds = bounds{followed: 10, entries: 0, allEntries: 10, catchUp: 100, page: 20}
 		places := w.poll(w.watch(Query{Everyone: true}), 10).Places
 		for range 200 {
@@ -111,7 +111,7 @@ func TestManyContactsChanged(t *testing.T) {
 
 // TestContactsOfRestart: when the feed begins again, contacts may have changed before that.
 func TestContactsOfRestart(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		begun, waiting := w.polled(1, "ann"), w.watch(Query{})
 		for _, watcher := range []*Watcher{begun, waiting} {
 			watcher.DependOn("ann", "bob")

@@ -11,43 +11,43 @@ import (
 )
 
 // A snapshot of everyone comes in pages: a scan of the store finds some users, who are read as published, and the place
-// of the watcher moves to where both fit. So pages and changes are one sequence, and a walk can take longer than
+// of the watcher moves to where both fit. So pages and changes are one sequence, and a snapshot can take longer than
 // entries are kept. A user who appears meanwhile is a change.
 
 // scan is where the snapshot of a watcher of everyone is.
 type scan struct {
-	going    bool        // there are more pages
-	place    store.Place // where the scan continues
-	statuses []lastseen.Status
-	none     bool // the caller wants no snapshot
+	more       bool        // there are more pages
+	place      store.Place // where the scan continues
+	statuses   []lastseen.Status
+	noSnapshot bool // the caller wants no snapshot
 }
 
 // scanMark begins the place of a scan, which follows those of the feed. Stores have no such place in a feed.
-const scanMark = "scan:"
+const scanPrefix = "scan:"
 
-// splitScan returns the places of a feed, and the place of a scan after them if it goes on.
-func splitScan(all []store.Place) (places []store.Place, scan store.Place, going bool) {
+// splitScan returns the places of a feed, and the place of a scan after them if it has more pages.
+func splitScan(all []store.Place) (places []store.Place, scan store.Place, more bool) {
 	if last := len(all) - 1; last >= 0 {
-		if place, going := strings.CutPrefix(string(all[last]), scanMark); going {
+		if place, more := strings.CutPrefix(string(all[last]), scanPrefix); more {
 			return slices.Clone(all[:last]), store.Place(place), true
 		}
 	}
 	return slices.Clone(all), "", false
 }
 
-// places returns places in the feed with that of the scan, if it goes on.
+// places returns places in the feed with that of the scan, if it has more pages.
 func (s *scan) places(places []store.Place) []store.Place {
-	if !s.going || places == nil {
+	if !s.more || places == nil {
 		return places
 	}
-	return append(slices.Clone(places), scanMark+s.place)
+	return append(slices.Clone(places), scanPrefix+s.place)
 }
 
-// begin begins a snapshot, if there is anybody to read.
-func (s *scan) begin(exists bool) { s.place, s.going = "", exists && !s.none }
+// begin begins a snapshot, if the namespace exists.
+func (s *scan) begin(exists bool) { s.place, s.more = "", exists && !s.noSnapshot }
 
-// page adds the next page of a snapshot to a batch, which has all changes before it; ok says whether it has any. If the
-// page cannot be read, the batch remains without it.
+// page adds the next page of a snapshot to a batch, which has all changes before it; ok reports whether it has any. If
+// the page cannot be read, the batch remains without it.
 func (w *Watcher) page(ctx context.Context, b Batch, ok bool, limit int) (Batch, bool, error) {
 	names, next, err := w.scanUsers(ctx, max(limit-len(b.Users), 1))
 	var page Batch
@@ -56,8 +56,8 @@ func (w *Watcher) page(ctx context.Context, b Batch, ok bool, limit int) (Batch,
 	}
 	switch {
 	case err == nil:
-		w.scan.place, w.scan.going = next, next != ""
-		page.Page, page.More = true, w.scan.going
+		w.scan.place, w.scan.more = next, next != ""
+		page.Page, page.More = true, w.scan.more
 		return page, true, nil
 	case ok:
 		b.More = true
@@ -68,13 +68,13 @@ func (w *Watcher) page(ctx context.Context, b Batch, ok bool, limit int) (Batch,
 	return Batch{}, false, err
 }
 
-// maxEmptyScans bounds the steps of a scan for one page, which find nobody in a shard without users.
+// maxEmptyScans limits the steps of a scan for one page. A step in a shard without users finds none.
 const maxEmptyScans = 16
 
 // scanUsers returns the users of the next page. If only some statuses are asked for, and few users have them, these are
 // all of them.
 func (w *Watcher) scanUsers(ctx context.Context, limit int) (names []string, next store.Place, err error) {
-	err = w.hub.own(ctx, func() error {
+	err = w.hub.withReadSlot(ctx, func() error {
 		if len(w.scan.statuses) > 0 && w.scan.place == "" {
 			if names, err = w.listStatuses(ctx); err != nil || names != nil {
 				return err
@@ -120,13 +120,13 @@ func (w *Watcher) listStatuses(ctx context.Context) ([]string, error) {
 // the watcher has to begin again.
 func (w *Watcher) addPage(ctx context.Context, changes Batch, names []string) (Batch, error) {
 	added := &Watcher{hub: w.hub, f: w.f, users: unique(names), wake: make(chan struct{}, 1)}
-	defer added.leave()
-	var page, others gathered
-	others.add(changes)
-	return w.meet(ctx, added, &page, &others, func(b *Batch) {
-		b.Users = others.updates(setOf(added.users))
+	defer added.detachAll()
+	var page, forOthers mergedBatch
+	forOthers.add(changes)
+	return w.drainBoth(ctx, added, &page, &forOthers, func(b *Batch) {
+		b.Users = forOthers.updates(setOf(added.users))
 		for _, u := range page.updates(nil) {
-			if _, changed := others.users[u.User]; changed || w.scan.wants(u.Status) {
+			if _, changed := forOthers.users[u.User]; changed || w.scan.wants(u.Status) {
 				b.Users = append(b.Users, u)
 			}
 		}

@@ -44,7 +44,7 @@ func (s *fakeStore) List(_ context.Context, _ string, q store.ListQuery) ([]stor
 // What ends in the published state, [TestReaders] shows. These tests are of one page at a time.
 
 // pages polls a watcher until its snapshot is complete, and returns the users of each page.
-func (w *world) pages(watcher *Watcher, limit int) (pages [][]string) {
+func (w *fixture) pages(watcher *Watcher, limit int) (pages [][]string) {
 	w.t.Helper()
 	for {
 		b := w.poll(watcher, limit)
@@ -58,7 +58,7 @@ func (w *world) pages(watcher *Watcher, limit int) (pages [][]string) {
 // TestEveryonePages: a snapshot has all users in pages, also for clients that go on with a cursor, and changes after
 // them.
 func TestEveryonePages(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
+	withFixture(t, 2, func(w *fixture) {
 		w.publish("ann green", "bob yellow", "cat grey", "dan green", "eve green")
 		want := [][]string{{"ann green", "bob yellow"}, {"cat grey", "dan green"}, {"eve green"}}
 		watcher := w.watch(Query{Everyone: true})
@@ -75,15 +75,15 @@ func TestEveryonePages(t *testing.T) {
 			after = b.Places
 		}
 		w.publish("ann yellow")
-		w.requireTold(w.watch(Query{Everyone: true, After: after}), "ann yellow")
-		w.requireTold(watcher, "ann yellow")
+		w.requireSent(w.watch(Query{Everyone: true, After: after}), "ann yellow")
+		w.requireSent(watcher, "ann yellow")
 	})
 }
 
 // TestEveryonePageWithChanges: what changes during the pages is in the next one, once and as it is then. A change and
 // its reverse are none after the page that has the user. If the changes are more than a page has, no others are in it.
 func TestEveryonePageWithChanges(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.publish("ann green", "bob green", "cat green", "dan green", "eve green")
 		watcher := w.watch(Query{Everyone: true})
 		require.Equal(w.t, []string{"ann green", "bob green"}, names(w.poll(watcher, 2)))
@@ -103,7 +103,7 @@ func TestEveryonePageWithChanges(t *testing.T) {
 
 // TestEveryoneStatuses: with statuses, a snapshot has users with one of them alone, and changes of all.
 func TestEveryoneStatuses(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.publish("ann green", "bob grey", "cat green")
 		for _, listed := range []bool{false, true} {
 			if w.listed = nil; listed {
@@ -117,7 +117,7 @@ func TestEveryoneStatuses(t *testing.T) {
 				require.Equal(w.t, [][]string{{}, {"cat green"}}, w.pages(watcher, 1))
 			}
 			w.publish("bob yellow", "bob grey", "ann grey")
-			w.requireTold(watcher, "ann grey")
+			w.requireSent(watcher, "ann grey")
 			w.publish("ann green")
 		}
 	})
@@ -125,14 +125,14 @@ func TestEveryoneStatuses(t *testing.T) {
 
 // TestEveryoneWithoutSnapshot: the first batch has only places, also after a reset.
 func TestEveryoneWithoutSnapshot(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.publish("ann green")
 		watcher := w.watch(Query{Everyone: true, NoSnapshot: true})
 		b := w.poll(watcher, 1)
 		require.Empty(w.t, b.Users)
 		require.False(w.t, b.More)
 		w.publish("bob green")
-		w.requireTold(watcher, "bob green")
+		w.requireSent(watcher, "bob green")
 		w.beginAgain(true)
 		time.Sleep(time.Second)
 		b = w.poll(watcher, 1)
@@ -143,7 +143,7 @@ func TestEveryoneWithoutSnapshot(t *testing.T) {
 
 // TestEveryoneFails: a page that cannot be read is read later, and nothing is lost. A reset begins the pages again.
 func TestEveryoneFails(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		for n := range 9 {
 			w.publish(fmt.Sprintf("user%d green", n))
 		}

@@ -30,7 +30,7 @@ type fakeStore struct {
 	records int
 	asked   int // snapshots
 	missing map[string]bool
-	looks   []int // for how many namespaces each call of Exist was
+	checks  []int // for how many namespaces each call of Exist was
 	frozen  bool
 	ahead   time.Duration    // by which the clock is wrong
 	listed  []store.Record   // by List; nil for as many as asked
@@ -268,7 +268,7 @@ func (s *fakeStore) SnapshotChanges(_ context.Context, namespace string, users [
 }
 
 // world is a store with a hub, in a synctest bubble.
-type world struct {
+type fixture struct {
 	*fakeStore
 	*Hub
 	t         *testing.T
@@ -287,10 +287,10 @@ func (c *counts) Behind() { c.behind++ }
 func (c *counts) Flap()   { c.flaps++ }
 
 // inWorld runs a test with a hub on a fake store.
-func inWorld(t *testing.T, shards int, test func(*world), change ...func(*Options)) {
+func withFixture(t *testing.T, shards int, test func(*fixture), change ...func(*Options)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{fakeStore: newFakeStore(shards), t: t, mode: Auto}
+		w := &fixture{fakeStore: newFakeStore(shards), t: t, mode: Auto}
 		o := Options{
 			Store: w.fakeStore,
 			Settings: func(string) Settings {
@@ -325,7 +325,7 @@ func runHub(t *testing.T, h *Hub) {
 }
 
 // watch begins to watch and closes the watcher with the test.
-func (w *world) watch(q Query) *Watcher {
+func (w *fixture) watch(q Query) *Watcher {
 	w.t.Helper()
 	watcher, err := w.Watch(w.t.Context(), "chat", q)
 	require.NoError(w.t, err)
@@ -334,7 +334,7 @@ func (w *world) watch(q Query) *Watcher {
 }
 
 // next waits up to a time for a batch; nil if there is none.
-func (w *world) next(watcher *Watcher, d time.Duration) *Batch {
+func (w *fixture) next(watcher *Watcher, d time.Duration) *Batch {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), d)
 	defer cancel()
@@ -346,7 +346,7 @@ func (w *world) next(watcher *Watcher, d time.Duration) *Batch {
 	return &b
 }
 
-func (w *world) poll(watcher *Watcher, limit int) Batch {
+func (w *fixture) poll(watcher *Watcher, limit int) Batch {
 	w.t.Helper()
 	b, err := watcher.Poll(w.t.Context(), limit)
 	require.NoError(w.t, err)
@@ -354,7 +354,7 @@ func (w *world) poll(watcher *Watcher, limit int) Batch {
 }
 
 // polled begins to watch users and polls so many times: after the second time, changes come from memory.
-func (w *world) polled(times int, users ...string) *Watcher {
+func (w *fixture) polled(times int, users ...string) *Watcher {
 	w.t.Helper()
 	watcher := w.watch(Query{Users: users})
 	for range times {
@@ -364,29 +364,29 @@ func (w *world) polled(times int, users ...string) *Watcher {
 }
 
 // publish sets statuses, such as "ann green".
-func (w *world) publish(changes ...string) {
+func (w *fixture) publish(changes ...string) {
 	for _, c := range changes {
 		user, status, _ := strings.Cut(c, " ")
 		w.set(user, lastseen.Status(status))
 	}
 }
 
-// requireTold requires, a second later, that a watcher is told exactly these statuses.
-func (w *world) requireTold(watcher *Watcher, want ...string) {
+// requireSent requires, a second later, that a watcher is sent exactly these statuses.
+func (w *fixture) requireSent(watcher *Watcher, want ...string) {
 	w.t.Helper()
 	time.Sleep(time.Second)
 	require.ElementsMatch(w.t, want, names(w.poll(watcher, 10)))
 }
 
 // must returns a batch, which has to be there.
-func (w *world) must(b *Batch) *Batch {
+func (w *fixture) must(b *Batch) *Batch {
 	w.t.Helper()
 	require.NotNil(w.t, b)
 	return b
 }
 
 // count returns what was observed so far.
-func (w *world) count() counts {
+func (w *fixture) count() counts {
 	synctest.Wait()
 	return w.counts
 }

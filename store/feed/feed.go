@@ -1,10 +1,10 @@
 // Package feed follows the changes feeds of namespaces for one process. There is one follower for each namespace with
 // watchers, however many they are: it reads the feed from the store a few times a second, keeps the newest entries in
-// memory, and tells each watcher what changed for the users that it watches.
+// memory, and sends each watcher the changes of the users that it watches.
 //
-// A watcher is owed the newest presence of its users, not every step: changes are merged, and what a watcher has not
-// taken yet costs no more than the list of its users, however slow it is. Between two batches nothing is missed: where
-// that cannot be told, the watcher gets a reset.
+// A watcher gets the newest presence of its users, not every step: changes are merged, and the backlog of a slow
+// watcher costs no more than the list of its users. No change is missed between two batches: if changes are unknown,
+// the watcher gets a reset.
 //
 // A transport has a goroutine for each watcher, which waits in Next. It can change which users a watcher watches.
 package feed
@@ -18,7 +18,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// Mode says when the changes of a namespace are recorded.
+// Mode is when the changes of a namespace are recorded.
 type Mode string
 
 // The modes.
@@ -30,7 +30,7 @@ const (
 
 // The errors of watchers, besides those of the store.
 var (
-	// ErrTooManyWatches means that this process watches as many users as it may.
+	// ErrTooManyWatches means that this process watches the maximum number of users.
 	ErrTooManyWatches = errors.New("too many users are watched")
 	// ErrTooManyUsers is an ErrTooManyWatches: a watcher would watch more than store.MaxWatched users.
 	ErrTooManyUsers = fmt.Errorf("%w: one watcher can watch %d", ErrTooManyWatches, store.MaxWatched)
@@ -56,15 +56,15 @@ type Options struct {
 	Logger     *slog.Logger   // default slog.Default()
 	// Recorded is called for a namespace that is watched, about once a minute; default nil.
 	Recorded func(namespace string)
-	// Restarted is called when a feed that is followed begins again or is gone, since the store may have lost data; for
-	// one that is new, not within a minute; default nil. The hub calls it while it holds locks: it must return at once,
-	// and not use the hub.
+	// Restarted is called when a feed that is followed begins again or was removed, since the store may have lost data;
+	// for one that is new, not within a minute; default nil. The hub calls it while it holds locks: it must return at
+	// once, and not use the hub.
 	Restarted func(namespace string)
-	// Observe is told what happens, for metrics; default nil.
+	// Observe is notified of events, for metrics; default nil.
 	Observe Observer
 }
 
-// Observer is told what happens in a hub. Its methods must return quickly.
+// Observer is notified of events in a hub. Its methods must return quickly.
 type Observer interface {
 	// Reset is called for each reset of a watcher.
 	Reset()
@@ -101,16 +101,16 @@ type Update struct {
 	Recorded lastseen.Instant // when the newest change was appended, by the store's clock; 0 in snapshots
 }
 
-// Batch is what a watcher is told at once.
+// Batch is a set of updates for a watcher.
 type Batch struct {
 	// Users has each user once. In a snapshot or a reset it has all users watched, in the order of the query. If
 	// everyone is watched, the snapshot is in several batches: the first one, and those that follow while they have
 	// More. They have changes of other users as well.
 	Users    []Update
 	Snapshot bool // this is the first batch of a query without places
-	Reset    bool // forget everything told before: what happened since the places is not known
+	Reset    bool // it replaces everything sent before: the changes since the places are unknown
 	Page     bool // it has users of a snapshot of everyone, if there are any
-	More     bool // more changes are there already, or more pages
+	More     bool // there are more changes already, or more pages
 	AsOf     lastseen.Instant
 	Places   []store.Place // of this batch: a query after them continues
 }

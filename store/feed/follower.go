@@ -66,7 +66,7 @@ func (f *follower) beginRecord() bool {
 	return true
 }
 
-// record has the changes recorded for a while. The first time, the follower begins.
+// record has the store record the changes for a while. The first time, the follower begins.
 func (f *follower) record(ctx context.Context) {
 	exists, err := f.recordChanges(ctx)
 	if ctx.Err() != nil {
@@ -90,8 +90,8 @@ func (f *follower) record(ctx context.Context) {
 	}
 }
 
-// recordChanges has the changes recorded and the follower begin, and reports whether they are. If the namespace does
-// not exist, it notes that.
+// recordChanges has the store record the changes, begins the follower, and reports whether the namespace exists. It
+// marks one that does not as missing.
 func (f *follower) recordChanges(ctx context.Context) (exists bool, err error) {
 	at, err := f.hub.o.Store.Now(ctx) // before the call: nothing was written until then
 	if err == nil {
@@ -99,7 +99,7 @@ func (f *follower) recordChanges(ctx context.Context) (exists bool, err error) {
 	}
 	switch {
 	case errors.Is(err, store.ErrNotRecorded):
-		f.miss(at)
+		f.markMissing(at)
 		return false, nil
 	case err != nil:
 		return false, err
@@ -110,10 +110,10 @@ func (f *follower) recordChanges(ctx context.Context) (exists bool, err error) {
 	return err == nil, err
 }
 
-// begin finds the end of the feed, where the follower begins unless it has.
+// begin begins the follower at the end of the feed, unless it has begun.
 func (f *follower) begin(ctx context.Context) error {
 	f.mu.Lock()
-	reads := f.reads()
+	reads := f.active()
 	f.mu.Unlock()
 	if reads {
 		return nil
@@ -128,16 +128,16 @@ func (f *follower) begin(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err == nil && !f.reads() {
+	if f.err == nil && !f.active() {
 		f.beginAt(r.Places, r.Watermark)
 	}
 	return f.err
 }
 
-// beginAt has the follower begin at places, or begin again. The caller holds the lock.
+// beginAt begins the follower at places, for the first time or again. The caller holds the lock.
 func (f *follower) beginAt(places []store.Place, asOf lastseen.Instant) {
 	f.forgetEntries(places)
-	f.finish(&f.waiting)
+	f.closeAll(&f.waiting)
 	if !f.begun {
 		close(f.ready)
 	}
@@ -162,17 +162,17 @@ func (f *follower) end(err error) {
 		close(f.ready)
 	}
 	f.forgetEntries(nil)
-	f.finish(&f.waiting)
-	f.finish(&f.reading)
+	f.closeAll(&f.waiting)
+	f.closeAll(&f.reading)
 }
 
-// forgetEntries forgets all entries. The watchers learn that they have been told of an earlier feed, or of the end,
-// unless there was nothing to tell.
+// forgetEntries forgets all entries. The watchers get a reset or the error of the follower, unless they were sent
+// nothing yet.
 func (f *follower) forgetEntries(places []store.Place) {
 	f.hub.entries.Add(-int64(f.m.len()))
 	f.m = newMemory(places)
 	for w := range f.attached {
-		w.attached, w.lost, w.dirty = false, !slices.Equal(w.places, nowhere()), nil
+		w.attached, w.needsReset, w.dirty = false, !slices.Equal(w.places, nowhere()), nil
 		w.watches = nil
 		wake(w.wake)
 	}
@@ -185,7 +185,7 @@ func (f *follower) forgetEntries(places []store.Place) {
 func (f *follower) readDue() (time.Duration, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.due, f.err == nil && f.reads()
+	return f.due, f.err == nil && f.active()
 }
 
 func (f *follower) beginRead() *store.ChangesRead {
@@ -195,7 +195,7 @@ func (f *follower) beginRead() *store.ChangesRead {
 	return &store.ChangesRead{Namespace: f.namespace, After: f.m.places, Limit: f.hub.bounds.page}
 }
 
-// endRead takes the result of a read.
+// endRead handles the result of a read.
 func (f *follower) endRead(r *store.ChangesRead) {
 	if errors.Is(r.Err, store.ErrNoFeed) {
 		f.end(r.Err)
@@ -210,7 +210,7 @@ func (f *follower) endRead(r *store.ChangesRead) {
 		return
 	}
 	if !slices.Equal(r.After, f.m.places) { // the follower began again meanwhile
-		f.finish(&f.reading)
+		f.closeAll(&f.reading)
 		return
 	}
 	now := f.hub.monotonic()
@@ -226,7 +226,7 @@ func (f *follower) endRead(r *store.ChangesRead) {
 			f.hub.o.Restarted(f.namespace)
 		}
 	default:
-		f.take(r, now)
+		f.addEntries(r, now)
 	}
 	if r.More && r.Err == nil {
 		f.due = now
@@ -235,13 +235,13 @@ func (f *follower) endRead(r *store.ChangesRead) {
 	if r.Err == nil {
 		f.readAt = now
 	}
-	f.finish(&f.reading)
+	f.closeAll(&f.reading)
 	if len(f.waiting) > 0 {
 		f.due = now
 	}
 }
 
-// recordAgain has the changes recorded soon if they are not: the feed is lost.
+// recordAgain schedules a call of record if the store records no changes any more: the feed is lost.
 func (f *follower) recordAgain(err error, now time.Duration) {
 	if errors.Is(err, store.ErrNotRecorded) {
 		f.settled = now
@@ -250,8 +250,8 @@ func (f *follower) recordAgain(err error, now time.Duration) {
 	}
 }
 
-// take takes the entries of a read.
-func (f *follower) take(r *store.ChangesRead, now time.Duration) {
+// addEntries adds the entries of a read to the memory.
+func (f *follower) addEntries(r *store.ChangesRead, now time.Duration) {
 	for k := range r.Changes {
 		c := &r.Changes[k]
 		if c.Contacts {
@@ -267,7 +267,7 @@ func (f *follower) take(r *store.ChangesRead, now time.Duration) {
 	}
 	f.m.places = r.Places
 	if len(r.Changes) > 0 {
-		f.m.marks = append(f.m.marks, mark{f.m.last(), now})
+		f.m.readMarks = append(f.m.readMarks, readMark{f.m.last(), now})
 		f.changedAt = now
 		for w := range f.everyone {
 			wake(w.wake)
@@ -287,21 +287,21 @@ func (f *follower) take(r *store.ChangesRead, now time.Duration) {
 	}
 }
 
-// fresh reports whether the memory is up to date.
-func (f *follower) fresh(now time.Duration) bool {
+// upToDate reports whether the memory is up to date.
+func (f *follower) upToDate(now time.Duration) bool {
 	return !f.failing && now-f.readAt < freshFor && now-f.movedAt < watermarkMove
 }
 
-// finish closes channels.
-func (f *follower) finish(channels *[]chan struct{}) {
+// closeAll closes channels.
+func (f *follower) closeAll(channels *[]chan struct{}) {
 	for _, c := range *channels {
 		close(c)
 	}
 	*channels = nil
 }
 
-// newlyRead waits until the follower has read everything that is in the feed now, or failed to.
-func (f *follower) newlyRead(ctx context.Context) error {
+// waitForRead waits until the follower has read everything that is in the feed now, or failed to.
+func (f *follower) waitForRead(ctx context.Context) error {
 	done := make(chan struct{})
 	f.mu.Lock()
 	if f.err != nil || f.missing() {

@@ -25,18 +25,18 @@ const (
 	keptTime      = 2 * time.Minute        // entries stay in memory, unless there are too many
 	batchEvery    = 250 * time.Millisecond // a watcher that waits gets a batch
 	resetSpread   = 10 * time.Second       // the resets of waiting watchers are spread over this time
-	arriveSpread  = time.Second            // the same when a namespace begins
+	createdSpread = time.Second            // the same when a namespace begins
 	resetRetry    = time.Second            // after a snapshot failed
-	freshFor      = 2 * time.Second        // a read says that the store responds
+	freshFor      = 2 * time.Second        // a read shows that the store responds
 	warnEvery     = time.Minute            // errors are logged
-	watermarkMove = 5 * time.Second        // the watermark must have moved in this time, or else nobody sweeps
+	watermarkMove = 5 * time.Second        // the watermark must have moved in this time, or else no server moves it
 
 	defaultMaxWatches = 5_000_000
-	maxOwnReads       = 16 // snapshots and reads for single watchers at the same time
+	maxReadSlots      = 16 // snapshots and reads for single watchers at the same time
 	maxRecords        = 16 // calls of RecordChanges at the same time
 
-	lookEvery   = 500 * time.Millisecond // for namespaces that are watched and do not exist
-	maxFollowed = 10_000                 // namespaces that are followed at the same time
+	checkMissingEvery = 500 * time.Millisecond // for namespaces that are watched and do not exist
+	maxFollowed       = 10_000                 // namespaces that are followed at the same time
 
 	flapChanges = 4 // in a minute are not too many
 	flapTime    = time.Minute
@@ -59,7 +59,7 @@ type Hub struct {
 
 	readSoon   chan struct{} // wakes the goroutine that reads
 	recordSoon chan struct{} // wakes the goroutine that has changes recorded
-	ownReads   chan struct{} // a slot for each
+	readSlots  chan struct{} // a slot for each
 	ended      chan struct{} // closed when Run returns
 
 	watches atomic.Int64
@@ -72,7 +72,7 @@ type Hub struct {
 	watchers  int
 }
 
-// New returns a hub. Nothing is followed until Run is called and somebody watches.
+// New returns a hub. It follows nothing until Run is called and there is a watcher.
 func New(o Options) *Hub {
 	if o.MaxWatches == 0 {
 		o.MaxWatches = defaultMaxWatches
@@ -90,7 +90,7 @@ func New(o Options) *Hub {
 		o.Restarted = func(string) {}
 	}
 	if o.Observe == nil {
-		o.Observe = unobserved{}
+		o.Observe = noObserver{}
 	}
 	start := time.Now()
 	return &Hub{
@@ -101,18 +101,18 @@ func New(o Options) *Hub {
 		monotonic:  func() time.Duration { return time.Since(start) },
 		readSoon:   make(chan struct{}, 1),
 		recordSoon: make(chan struct{}, 1),
-		ownReads:   make(chan struct{}, maxOwnReads),
+		readSlots:  make(chan struct{}, maxReadSlots),
 		ended:      make(chan struct{}),
 		followers:  map[string]*follower{},
 	}
 }
 
-// unobserved is the observer of a hub without one.
-type unobserved struct{}
+// noObserver is the observer of a hub without one.
+type noObserver struct{}
 
-func (unobserved) Reset()  {}
-func (unobserved) Behind() {}
-func (unobserved) Flap()   {}
+func (noObserver) Reset()  {}
+func (noObserver) Behind() {}
+func (noObserver) Flap()   {}
 
 // Run follows the feeds that are watched until the context ends, and then ends all watchers: their methods return
 // store.ErrClosed. It is called once.
@@ -192,18 +192,18 @@ func (h *Hub) read(ctx context.Context, due []*follower) {
 	}
 }
 
-// keepRecorded has the changes of all namespaces that are watched recorded until the context ends, and forgets those
-// that are not watched any more.
+// keepRecorded has the store record the changes of all namespaces that are watched until the context ends, and forgets
+// those that are not watched any more.
 func (h *Hub) keepRecorded(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	slots := make(chan struct{}, maxRecords)
-	nextLook := h.monotonic()
+	nextCheck := h.monotonic()
 	for ctx.Err() == nil {
 		all := h.all()
-		if now := h.monotonic(); now >= nextLook {
-			h.look(ctx, all)
-			nextLook = now + lookEvery
+		if now := h.monotonic(); now >= nextCheck {
+			h.checkMissing(ctx, all)
+			nextCheck = now + checkMissingEvery
 		}
 		for _, f := range all {
 			if !h.stillFollowed(f) || !f.beginRecord() {
@@ -215,7 +215,7 @@ func (h *Hub) keepRecorded(ctx context.Context) {
 				<-slots
 			})
 		}
-		wait(ctx, nextLook-h.monotonic(), h.recordSoon)
+		wait(ctx, nextCheck-h.monotonic(), h.recordSoon)
 	}
 }
 
@@ -237,19 +237,19 @@ func (h *Hub) endIdle(f *follower, after time.Duration) bool {
 	}
 	h.mu.Unlock()
 	if idle {
-		f.end(store.ErrNotRecorded) // nobody gets that
+		f.end(store.ErrNotRecorded) // no watcher gets this error
 	}
 	return idle
 }
 
-// remove has the next watcher of the namespace begin with a new follower. The caller holds the lock.
+// remove removes a follower: the next watcher of the namespace gets a new one. The caller holds the lock.
 func (h *Hub) remove(f *follower) {
 	if h.followers[f.namespace] == f {
 		delete(h.followers, f.namespace)
 	}
 }
 
-// warn logs an error, and no other one for a while.
+// warn logs an error, at most once a minute.
 func (h *Hub) warn(namespace string, err error) {
 	now, next := h.monotonic(), h.nextWarning.Load()
 	if err != nil && int64(now) >= next && h.nextWarning.CompareAndSwap(next, int64(now+warnEvery)) {
@@ -262,7 +262,7 @@ func (h *Hub) thresholds(namespace string) lastseen.Thresholds {
 	return h.o.Settings(namespace).Thresholds
 }
 
-// wake makes a channel of room for one ready.
+// wake makes a channel with a buffer of one ready.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

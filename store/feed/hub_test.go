@@ -14,7 +14,7 @@ import (
 )
 
 func TestWatch(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
+	withFixture(t, 3, func(w *fixture) {
 		w.set("ann", lastseen.Green)
 		watcher := w.watch(Query{Users: []string{"bob", "ann", "bob"}})
 		b := w.must(w.next(watcher, time.Second))
@@ -31,9 +31,9 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestBatchesAreGathered: the first change is told at once, later ones four times a second. Next paces as Take does.
-func TestBatchesAreGathered(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+// TestBatchesAreMerged: the first change is sent at once, later ones four times a second. Next paces as TryNext does.
+func TestBatchesAreMerged(t *testing.T) {
+	withFixture(t, 1, func(w *fixture) {
 		watcher := w.polled(1, "ann", "bob")
 		w.changeOften("ann", 2*time.Second)
 		batches := 0
@@ -49,7 +49,7 @@ func TestBatchesAreGathered(t *testing.T) {
 }
 
 // changeOften has a user change every 10 ms for a while.
-func (w *world) changeOften(user string, d time.Duration) {
+func (w *fixture) changeOften(user string, d time.Duration) {
 	go func() {
 		for n := range int(d / (10 * time.Millisecond)) {
 			w.set(user, lastseen.Statuses()[n%3])
@@ -59,20 +59,20 @@ func (w *world) changeOften(user string, d time.Duration) {
 }
 
 func TestMergesThatChangeNothing(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
+	withFixture(t, 2, func(w *fixture) {
 		named, everyone := w.watch(Query{Users: []string{"ann"}}), w.watch(Query{Everyone: true})
 		w.poll(named, 10)
 		w.poll(everyone, 10)
 		w.publish("ann green", "ann grey")
-		w.requireTold(named)
-		w.requireTold(everyone)
+		w.requireSent(named)
+		w.requireSent(everyone)
 	})
 }
 
-// TestRestarted: data may be lost if a feed was seen to be gone, or begins again later than feeds that are new do until
-// all servers know of them, or if the namespace is gone. Each loss is reported once.
+// TestRestarted: data may be lost if a feed was removed, or begins again later than new feeds do until all servers know
+// of them, or if the namespace was removed. Each loss is reported once.
 func TestRestarted(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.polled(2, "ann")
 		for _, step := range []struct {
 			after    time.Duration
@@ -100,7 +100,7 @@ func TestRestarted(t *testing.T) {
 
 // TestResetsAreSpread: watchers that wait get their snapshots at random, those that poll at once.
 func TestResetsAreSpread(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		watcher, polling := w.watch(Query{Users: []string{"ann"}}), w.watch(Query{Users: []string{"ann"}})
 		w.poll(watcher, 10)
 		w.poll(watcher, 10)
@@ -124,7 +124,7 @@ func TestResetsAreSpread(t *testing.T) {
 
 // TestOutage: a watcher that waits lives through errors of the store, one that begins gets them.
 func TestOutage(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		watcher := w.polled(1, "ann")
 		w.fail(store.ErrUnavailable)
 		_, err := w.watch(Query{Users: []string{"ann"}}).Poll(w.t.Context(), 10)
@@ -148,7 +148,7 @@ func TestOutage(t *testing.T) {
 
 // TestReadsAreShared: the follower of each namespace reads, not each watcher, and all read in one call.
 func TestReadsAreShared(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		for k := range 30 {
 			watcher, err := w.Watch(w.t.Context(), fmt.Sprint("room", k%10), Query{Users: []string{"ann"}})
 			require.NoError(w.t, err)
@@ -169,7 +169,7 @@ func TestReadsAreShared(t *testing.T) {
 
 // TestFollowing: a namespace is recorded once a minute while it is watched, and followed a minute longer.
 func TestFollowing(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		watcher := w.watch(Query{Users: []string{"ann", "bob"}})
 		time.Sleep(150 * time.Second)
 		synctest.Wait()
@@ -192,7 +192,7 @@ func TestFollowing(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		many := []string{}
 		for k := range store.MaxWatched + 1 {
 			many = append(many, fmt.Sprint(k))
@@ -213,7 +213,7 @@ func TestLimits(t *testing.T) {
 // TestTooManyNamespaces checks that those that nobody watches make room for others, then those that do not exist, and
 // that the others do not.
 func TestTooManyNamespaces(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.bounds.followed = 2
 		watch := func(namespace string) (*Watcher, error) {
 			watcher, err := w.Watch(w.t.Context(), namespace, Query{Everyone: true})
@@ -248,11 +248,11 @@ func TestTooManyNamespaces(t *testing.T) {
 
 // TestResetsOfFirstWaitsAreSpread: so does one that continued and has waited since, as long polls do.
 func TestResetsOfFirstWaitsAreSpread(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		first := w.poll(w.watch(Query{Users: []string{"ann"}}), 10)
 		watcher := w.watch(Query{Users: []string{"ann"}, After: first.Places})
 		require.Nil(w.t, w.next(watcher, time.Second))
-		time.Sleep(time.Millisecond) // so that the feed is read while the watcher waits, not while it looks
+		time.Sleep(time.Millisecond) // so that the feed is read while the watcher waits, not while it reads
 		w.random = 0.7
 		w.beginAgain(true)
 		require.Nil(w.t, w.next(watcher, 5*time.Second))

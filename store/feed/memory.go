@@ -8,17 +8,17 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// shown is what readers see of a user besides the time, in one byte: the status, whether the user left, and whether
-// there are details. Those are kept elsewhere: see details.
-type shown uint8
+// statusByte is what readers see of a user besides the time, in one byte: the status, whether the user left, and
+// whether there are details. Those are kept elsewhere: see details.
+type statusByte uint8
 
 const (
-	leftBit  shown = 4
-	detailed shown = 8
+	leftBit  statusByte = 4
+	detailed statusByte = 8
 )
 
-func showing(status lastseen.Status, left bool) shown {
-	var s shown
+func toStatusByte(status lastseen.Status, left bool) statusByte {
+	var s statusByte
 	switch status {
 	case lastseen.Green:
 		s = 2
@@ -31,9 +31,9 @@ func showing(status lastseen.Status, left bool) shown {
 	return s
 }
 
-func (s shown) left() bool { return s&leftBit != 0 }
+func (s statusByte) left() bool { return s&leftBit != 0 }
 
-func (s shown) status() lastseen.Status {
+func (s statusByte) status() lastseen.Status {
 	switch s &^ (leftBit | detailed) {
 	case 2:
 		return lastseen.Green
@@ -43,16 +43,16 @@ func (s shown) status() lastseen.Status {
 	return lastseen.Grey
 }
 
-// told is what watchers are told about a user after a change.
-type told struct {
+// presence is what watchers are sent about a user after a change.
+type presence struct {
 	at, recorded lastseen.Instant
-	now          shown
+	now          statusByte
 }
 
-// forgotten reports whether the change says that the user was forgotten.
-func (t told) forgotten() bool { return t.at == 0 }
+// forgotten reports whether the user was forgotten.
+func (t presence) forgotten() bool { return t.at == 0 }
 
-func (t told) update(user string, d store.Details) Update {
+func (t presence) update(user string, d store.Details) Update {
 	return Update{
 		User: user, Recorded: t.recorded,
 		Published: store.Published{
@@ -64,41 +64,41 @@ func (t told) update(user string, d store.Details) Update {
 
 // entry is a change in memory. Entries are numbered from 1 in the order in which they were read.
 type entry struct {
-	told
-	user  *user // nil if nothing but the place is kept
+	presence
+	user  *user // nil if only the place is kept
 	place store.Place
 	prev  int64 // number of the user's entry before, which may have been evicted; 0 if there is none
 	shard int32
-	was   shown
-	gone  bool // nothing but the place may be used: the user was forgotten later, or there is none
+	was   statusByte
+	blank bool // only the place is valid: the user was forgotten later, or there is none
 }
 
 // user is a user who is watched, or who has entries in memory.
 type user struct {
-	told           // by the newest change, if there was one
-	name    string //
-	newest  int64  // number of the newest entry; 0 if none is in memory
-	watches []*watch
-	flapped lastseen.Instant // when the user last changed too often
+	presence        // after the newest change, if there was one
+	name     string //
+	newest   int64  // number of the newest entry; 0 if none is in memory
+	watches  []*watch
+	flapped  lastseen.Instant // when the user last changed too often
 }
 
-// mark says when entries were read.
-type mark struct {
+// readMark is the time at which entries were read.
+type readMark struct {
 	upTo int64
 	at   time.Duration
 }
 
 // memory keeps the newest entries of a feed. Those of one shard are in the feed's order.
 type memory struct {
-	entries []entry // from head on
-	head    int
-	first   int64 // number of the entry at head, or of the next one if there is none
-	marks   []mark
-	users   map[string]*user
-	details details
-	numbers []map[store.Place]int64 // for each shard, the numbers of the entries at the places
-	base    []store.Place           // before the first entry
-	places  []store.Place           // after the last entry; never changed in place, since watchers share it
+	entries   []entry // from head on
+	head      int
+	first     int64 // number of the entry at head, or of the next one if there is none
+	readMarks []readMark
+	users     map[string]*user
+	details   details
+	numbers   []map[store.Place]int64 // for each shard, the numbers of the entries at the places
+	base      []store.Place           // before the first entry
+	places    []store.Place           // after the last entry; never changed in place, since watchers share it
 }
 
 func newMemory(places []store.Place) memory {
@@ -125,11 +125,11 @@ func (m *memory) user(name string) *user {
 	return u
 }
 
-// release removes a user whom nobody needs any more.
+// release removes a user without watches and entries.
 func (m *memory) release(u *user) {
 	if u.newest == 0 && len(u.watches) == 0 {
 		delete(m.users, u.name)
-		keep(m.details.users, u, view{})
+		setDetails(m.details.users, u, view{})
 	}
 }
 
@@ -137,40 +137,40 @@ func (m *memory) release(u *user) {
 func (m *memory) add(c *store.Change) int64 {
 	u, was, is := m.user(c.User), before(c), after(c)
 	e := entry{
-		told: told{at: c.At, recorded: c.Recorded, now: is.shown},
-		user: u, place: c.Place, prev: u.newest, shard: int32(c.Shard), was: was.shown,
+		presence: presence{at: c.At, recorded: c.Recorded, now: is.statusByte},
+		user:     u, place: c.Place, prev: u.newest, shard: int32(c.Shard), was: was.statusByte,
 	}
 	if e.forgotten() {
 		for n := u.newest; m.holds(n); n = m.at(n).prev {
 			old := m.at(n)
-			old.gone, old.told, old.was = true, told{}, 0
+			old.blank, old.presence, old.was = true, presence{}, 0
 			m.dropDetails(n)
 		}
 		e.prev = 0
 	}
 	m.entries = append(m.entries, e)
 	n := m.last()
-	u.newest, u.told = n, e.told
-	keep(m.details.was, n, was)
-	keep(m.details.is, n, is)
-	keep(m.details.users, u, is)
+	u.newest, u.presence = n, e.presence
+	setDetails(m.details.was, n, was)
+	setDetails(m.details.is, n, is)
+	setDetails(m.details.users, u, is)
 	m.numbers[c.Shard][c.Place] = n
 	return n
 }
 
-// skip appends a change of which nothing but its place is kept.
+// skip appends a change of which only the place is kept.
 func (m *memory) skip(c *store.Change) {
-	m.entries = append(m.entries, entry{place: c.Place, shard: int32(c.Shard), gone: true})
+	m.entries = append(m.entries, entry{place: c.Place, shard: int32(c.Shard), blank: true})
 	m.numbers[c.Shard][c.Place] = m.last()
 }
 
-// evict removes the oldest entries until at most keep are left and none is in a mark before the given time. It returns
-// the number of entries removed.
+// evict removes the oldest entries until at most keep are left and none was read before the given time. It returns the
+// number of entries removed.
 func (m *memory) evict(keep int, before time.Duration) int {
 	had := m.len()
-	for len(m.marks) > 0 && m.marks[0].at < before {
-		m.evictTo(m.marks[0].upTo)
-		m.marks = m.marks[1:]
+	for len(m.readMarks) > 0 && m.readMarks[0].at < before {
+		m.evictTo(m.readMarks[0].upTo)
+		m.readMarks = m.readMarks[1:]
 	}
 	if excess := m.len() - max(keep, 0); excess > 0 {
 		m.evictTo(m.first + int64(excess) - 1)
@@ -223,28 +223,28 @@ func (m *memory) find(places []store.Place) ([]int64, bool) {
 	return numbers, true
 }
 
-// placesAt returns the places of a reader who had been told the entries up to the numbers told, at these places, and is
-// told those up to n now.
-func (m *memory) placesAt(n int64, told []int64, places []store.Place) []store.Place {
+// placesAt returns the places of a reader after the entries up to n. Before, the reader was at these places, which are
+// after the entries up to the numbers sent, one for each shard.
+func (m *memory) placesAt(n int64, sent []int64, places []store.Place) []store.Place {
 	if n == m.last() {
 		return m.places
 	}
 	places = slices.Clone(places)
 	for shard := range places {
-		if told[shard] < m.first-1 && n >= m.first-1 {
+		if sent[shard] < m.first-1 && n >= m.first-1 {
 			places[shard] = m.base[shard]
 		}
 	}
-	for k := max(slices.Min(told)+1, m.first); k <= n; k++ {
-		if e := m.at(k); k > told[e.shard] {
+	for k := max(slices.Min(sent)+1, m.first); k <= n; k++ {
+		if e := m.at(k); k > sent[e.shard] {
 			places[e.shard] = e.place
 		}
 	}
 	return places
 }
 
-// between returns the oldest and the newest entry of a user with numbers above low and up to high, and whether one of
-// them says that the user was forgotten; 0 if there is none.
+// between returns the numbers of the oldest and the newest entry of a user above low and up to high, or 0 if there is
+// none, and whether the user was forgotten in one of them.
 func (m *memory) between(u *user, low, high int64) (oldest, newest int64, forgotten bool) {
 	for n := u.newest; m.holds(n) && n > low; n = m.at(n).prev {
 		if n > high {

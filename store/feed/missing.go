@@ -10,10 +10,10 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// A caller with the permission to read can watch namespaces that do not exist. Nothing is recorded of them, neither in
-// the store nor after the last watcher left.
+// A caller with the permission to read can watch namespaces that do not exist. The store records nothing about them,
+// and the hub forgets them when the last watcher closes.
 
-// nowhere returns the places in the feed of a namespace that does not exist: nothing was told. Stores have no such
+// nowhere returns the places in the feed of a namespace that does not exist: nothing was sent. Stores have no such
 // place.
 func nowhere() []store.Place { return []store.Place{"-"} }
 
@@ -27,11 +27,11 @@ func (f *follower) isMissing() bool {
 // missing is isMissing for a caller that holds the lock.
 func (f *follower) missing() bool { return f.begun && slices.Equal(f.m.places, nowhere()) }
 
-// reads reports whether the follower has begun, in a namespace that exists. The caller holds the lock.
-func (f *follower) reads() bool { return f.begun && !f.missing() }
+// active reports whether the follower has begun, in a namespace that exists. The caller holds the lock.
+func (f *follower) active() bool { return f.begun && !f.missing() }
 
-// miss notes that the namespace did not exist at a time. Watchers that were told of its users get a reset.
-func (f *follower) miss(at lastseen.Instant) {
+// markMissing records that the namespace did not exist at a time. Watchers that were sent its users get a reset.
+func (f *follower) markMissing(at lastseen.Instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil && !f.missing() {
@@ -44,8 +44,8 @@ func (f *follower) miss(at lastseen.Instant) {
 	f.asOf, f.movedAt, f.readAt, f.failing = at, now, now, false
 }
 
-// look asks the store, in one call, which of the namespaces that did not exist do now. These are recorded from then on.
-func (h *Hub) look(ctx context.Context, all []*follower) {
+// checkMissing asks the store, in one call, which of the missing namespaces exist now, to record their changes.
+func (h *Hub) checkMissing(ctx context.Context, all []*follower) {
 	var missing []*follower
 	var names []string
 	for _, f := range all {
@@ -56,7 +56,7 @@ func (h *Hub) look(ctx context.Context, all []*follower) {
 	if len(missing) == 0 {
 		return
 	}
-	at, err := h.o.Store.Now(ctx) // before the look: nothing was written until then
+	at, err := h.o.Store.Now(ctx) // before the check: nothing was written until then
 	var exist []bool
 	if err == nil {
 		exist, err = h.o.Store.Exist(ctx, names)
@@ -72,24 +72,24 @@ func (h *Hub) look(ctx context.Context, all []*follower) {
 			f.recordAt = h.monotonic()
 			f.mu.Unlock()
 		default:
-			f.miss(at)
+			f.markMissing(at)
 		}
 	}
 }
 
-// arrives reports whether the namespace did not exist when the watcher was told last, and does now. The caller holds
-// the lock.
-func (w *Watcher) arrives() bool { return !w.f.missing() && slices.Equal(w.places, nowhere()) }
+// created reports whether the namespace did not exist at the watcher's last batch, and does now. The caller holds the
+// lock.
+func (w *Watcher) created() bool { return !w.f.missing() && slices.Equal(w.places, nowhere()) }
 
-// arrive returns the users of a namespace that did not exist when the watcher was told last. They are new to it, as far
-// as readers see a difference. A watcher of everyone gets a snapshot, also if it wanted none before.
-func (w *Watcher) arrive(ctx context.Context) (Batch, bool, error) {
+// beginCreated returns the users of a namespace that did not exist at the watcher's last batch, except those without a
+// visible difference. A watcher of everyone gets a snapshot, also if it asked for none before.
+func (w *Watcher) beginCreated(ctx context.Context) (Batch, bool, error) {
 	b, err := w.begin(ctx, false)
 	b.Snapshot = false
 	b.Users = slices.DeleteFunc(b.Users, func(u Update) bool {
 		return u.Same(store.Published{Status: lastseen.Grey})
 	})
-	w.scan.going = w.everyone
+	w.scan.more = w.everyone
 	return b, len(b.Users) > 0, err
 }
 

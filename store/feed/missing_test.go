@@ -21,7 +21,7 @@ func (s *fakeStore) Now(context.Context) (lastseen.Instant, error) {
 
 func (s *fakeStore) Exist(_ context.Context, namespaces []string) (exist []bool, err error) {
 	defer s.lock()()
-	s.looks = append(s.looks, len(namespaces))
+	s.checks = append(s.checks, len(namespaces))
 	for _, name := range namespaces {
 		exist = append(exist, !s.missing[name])
 	}
@@ -29,7 +29,7 @@ func (s *fakeStore) Exist(_ context.Context, namespaces []string) (exist []bool,
 }
 
 // create has a namespace exist or not.
-func (w *world) create(namespace string, exists bool) {
+func (w *fixture) create(namespace string, exists bool) {
 	w.locked(func() {
 		if w.missing[namespace] = !exists; !exists {
 			w.feed(namespace).off = true
@@ -38,10 +38,10 @@ func (w *world) create(namespace string, exists bool) {
 	})
 }
 
-// TestNamespaceJustBegan: a watcher that begins after a user's first ping is told of it at once, and is not told again.
+// TestNamespaceJustBegan: a watcher that begins after a user's first ping is sent it at once, and only once.
 // The one before it is, too.
 func TestNamespaceJustBegan(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.create("chat", false)
 		query := Query{Users: []string{"ann"}}
 		before := w.watch(query)
@@ -57,10 +57,10 @@ func TestNamespaceJustBegan(t *testing.T) {
 	})
 }
 
-// TestReadingMakesNothing: nothing is recorded, followed or logged of namespaces that do not exist, and one look each
+// TestReadingMakesNothing: nothing is recorded, followed or logged of namespaces that do not exist, and one check each
 // half second is for all of those that are watched.
 func TestReadingMakesNothing(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		for k := range 100 {
 			name := fmt.Sprint("made up ", k)
 			w.create(name, false)
@@ -79,13 +79,13 @@ func TestReadingMakesNothing(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(w.t, Stats{Namespaces: 50, Watchers: 50, Watches: 50}, w.Stats())
-		w.locked(func() { w.records, w.looks = 0, nil })
+		w.locked(func() { w.records, w.checks = 0, nil })
 		time.Sleep(10*time.Second - time.Millisecond)
 		synctest.Wait()
 		w.locked(func() {
 			require.Zero(w.t, w.records)
-			require.InDelta(w.t, 20, len(w.looks), 1)
-			require.Equal(w.t, 50, w.looks[0])
+			require.InDelta(w.t, 20, len(w.checks), 1)
+			require.Equal(w.t, 50, w.checks[0])
 			require.Empty(w.t, w.reads)
 		})
 		require.Empty(w.t, w.recorded)
@@ -96,7 +96,7 @@ func TestReadingMakesNothing(t *testing.T) {
 // TestNamespaceBegins: everyone is new to those who waited for a namespace, on this server or with a cursor of another
 // one, and the changes follow.
 func TestNamespaceBegins(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
+	withFixture(t, 3, func(w *fixture) {
 		w.create("chat", false)
 		named, everyone := w.polled(2, "ann", "bob"), w.watch(Query{Everyone: true})
 		first := w.poll(everyone, 10)
@@ -134,9 +134,9 @@ func TestNamespaceBegins(t *testing.T) {
 	})
 }
 
-// TestNamespaceBeginsWithMany: watchers of users are told all at once, those of everyone in pages.
+// TestNamespaceBeginsWithMany: watchers of users are sent all users at once, those of everyone in pages.
 func TestNamespaceBeginsWithMany(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.create("chat", false)
 		named := w.watch(Query{Users: []string{"1", "2", "3"}})
 		everyone := w.watch(Query{Everyone: true, NoSnapshot: true})
@@ -153,7 +153,7 @@ func TestNamespaceBeginsWithMany(t *testing.T) {
 // TestArrivalsAreSpread: those who wait for a namespace do not all read when it begins, and a reset after that has its
 // own turn.
 func TestArrivalsAreSpread(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.create("chat", false)
 		watchers := []*Watcher{w.polled(2, "ann"), w.polled(2, "bob")}
 		w.random = 0.9
@@ -174,9 +174,9 @@ func TestArrivalsAreSpread(t *testing.T) {
 	})
 }
 
-// TestMissingClockIsCorrected: what is told of a namespace that does not exist has the time of the store's clock.
+// TestMissingClockIsCorrected: a batch of a namespace that does not exist has the time of the store's clock.
 func TestMissingClockIsCorrected(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.create("chat", false)
 		w.locked(func() { w.ahead = 10000 * time.Hour })
 		watcher := w.polled(2, "ann")
@@ -188,7 +188,7 @@ func TestMissingClockIsCorrected(t *testing.T) {
 
 // TestNamespaceEnds: those who watch a namespace that is deleted get a reset, and wait for it to begin again.
 func TestNamespaceEnds(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.set("ann", lastseen.Green)
 		watcher := w.polled(2, "ann")
 		w.create("chat", false)

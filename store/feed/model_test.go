@@ -18,7 +18,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// reader is a client that keeps what it was told, and reconnects to any hub.
+// reader is a client that keeps what it was sent, and reconnects to any hub.
 type reader struct {
 	t        *testing.T
 	name     string
@@ -26,8 +26,8 @@ type reader struct {
 	users    []string
 	watcher  *Watcher
 	places   []store.Place
-	view     map[string]Update // as told
-	again    map[string]int    // how often a user was told without a difference
+	view     map[string]Update // as sent
+	again    map[string]int    // how often a user was sent without a difference
 	paging   bool              // a snapshot of everyone is not complete
 	resets   int
 	parked   []parked
@@ -41,8 +41,8 @@ type parked struct {
 	view   map[string]Update
 }
 
-// take checks a batch: a user who was told already is told something newer and different, except in the pages of a
-// snapshot. A user who is forgotten is told once more. So may be changes before that, which one process does not show
+// take checks a batch: a user who was sent already is newer and different, except in the pages of a
+// snapshot. A user who is forgotten is sent once more. So may be changes before that, which one process does not show
 // any more and another one, which has not read so far, does.
 func (r *reader) take(b Batch, p *play) {
 	require.NotEmpty(r.t, b.Places)
@@ -56,7 +56,7 @@ func (r *reader) take(b Batch, p *play) {
 	}
 	once := map[string]bool{}
 	for _, u := range b.Users {
-		require.False(r.t, once[u.User], "a user is told twice in a batch")
+		require.False(r.t, once[u.User], "a user is twice in a batch")
 		once[u.User] = true
 		was, known := r.view[u.User]
 		older := known && (u.At < was.At || u.At == was.At && !r.paging)
@@ -71,7 +71,7 @@ func (r *reader) take(b Batch, p *play) {
 }
 
 // TestReaders plays random changes, failures, resets and reconnections to two hubs on one store. Each reader ends with
-// what is published, and is told nothing twice, as long as it is not told to begin again.
+// what is published, and is sent nothing twice, as long as it gets no reset.
 func TestReaders(t *testing.T) {
 	runs := testenv.Choose(60, 15)
 	for seed := range runs {
@@ -217,7 +217,7 @@ func (p *play) read(k int) {
 			p.change(k)
 		}
 	case 3:
-		if b, ok, _, err := r.watcher.Take(p.t.Context(), limit); ok || err != nil {
+		if b, ok, _, err := r.watcher.TryNext(p.t.Context(), limit); ok || err != nil {
 			p.got(k, b, err)
 		}
 	default:
@@ -264,10 +264,10 @@ func (p *play) settle(k int) {
 		user := fmt.Sprint("user", n)
 		published := p.state(user)
 		want := viewOf(published.Status, published.Left, published.Details)
-		update, told := r.view[user]
-		require.True(p.t, !told || r.everyone || slices.Contains(r.users, user), "%s is not watched", user)
+		update, sent := r.view[user]
+		require.True(p.t, !sent || r.everyone || slices.Contains(r.users, user), "%s is not watched", user)
 		got := viewOf(update.Status, update.Left, update.Details)
-		if !told && !r.everyone {
+		if !sent && !r.everyone {
 			continue
 		}
 		require.Equal(p.t, want, got, "%s of %s", user, r.name)

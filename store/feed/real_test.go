@@ -80,10 +80,10 @@ func readToTheEnd(t *testing.T, hubs []*Hub, users []string, written *atomic.Boo
 	take := func(b Batch) {
 		places = b.Places
 		for _, u := range b.Users {
-			was, told := view[u.User]
-			wrong := told && (was.At > u.At || !changes && was.Same(u.Published)) || !slices.Contains(watched, u.User)
+			was, sent := view[u.User]
+			wrong := sent && (was.At > u.At || !changes && was.Same(u.Published)) || !slices.Contains(watched, u.User)
 			if wrong || b.Reset {
-				t.Errorf("older, told again, not watched or a reset: %v after %v", u, was)
+				t.Errorf("older, sent again, not watched or a reset: %v after %v", u, was)
 			}
 			view[u.User] = u
 		}

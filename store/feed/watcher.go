@@ -20,11 +20,11 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 	w := &Watcher{
 		hub: h, everyone: q.Everyone, wake: make(chan struct{}, 1), cost: 1, reserved: q.Reserved, owners: set{},
 	}
-	var going bool
-	w.places, w.scan.place, going = splitScan(q.After)
-	w.lost = q.After != nil && len(w.places) == 0
+	var more bool
+	w.places, w.scan.place, more = splitScan(q.After)
+	w.needsReset = q.After != nil && len(w.places) == 0
 	if w.everyone {
-		w.scan.going, w.scan.statuses, w.scan.none = going, q.Statuses, q.NoSnapshot
+		w.scan.more, w.scan.statuses, w.scan.noSnapshot = more, q.Statuses, q.NoSnapshot
 	} else {
 		w.users = unique(q.Users)
 		w.cost = len(w.users)
@@ -84,7 +84,7 @@ func (h *Hub) join(namespace string) (f, ended *follower) {
 	return f, ended
 }
 
-// makeRoom reports whether one more namespace can be followed. If need be, it removes one that nobody watches, or else
+// makeRoom reports whether one more namespace can be followed. If necessary, it removes one without watchers, or else
 // one that does not exist: anyone can make up names, so those must not take the room of the others.
 func (h *Hub) makeRoom() (ended *follower, room bool) {
 	if len(h.followers) < h.bounds.followed {
@@ -131,32 +131,32 @@ type Watcher struct {
 	reserved bool
 
 	scan      scan          // of everyone, for a snapshot
-	told      bool          // there was a batch, or that there is none: a reset waits for its turn
+	started   bool          // there was a batch, or that there is none: a reset waits for its turn
 	delayed   bool          // notBefore is when to reset
-	notBefore time.Duration // when Next looks again
+	notBefore time.Duration // when Next continues
 
 	// The rest is guarded by the follower's lock.
 
-	places   []store.Place // up to which everything was told; nil before the first batch
-	attached bool          // the places are in memory
-	lost     bool          // what follows the places is not known
-	upTo     []int64       // while attached: for each shard, the entry at the place
-	watches  []*watch      // while attached, of each user
-	dirty    []*watch
-	owners   set // on whose contacts it depends
-	changed  set // those of them whose contacts changed
-	restarts int // of the follower, up to which they are known
+	places     []store.Place // up to which everything was sent; nil before the first batch
+	attached   bool          // the places are in memory
+	needsReset bool          // changes after the places are unknown
+	upTo       []int64       // while attached: for each shard, the entry at the place
+	watches    []*watch      // while attached, of each user
+	dirty      []*watch
+	owners     set // users on whose contacts it depends
+	changed    set // those of them whose contacts changed
+	restarts   int // of the follower, when changed was complete
 }
 
 // watch is a user of a watcher that is attached.
 type watch struct {
 	w      *Watcher
 	user   *user
-	first  int64 // if dirty: the first entry that the watcher was not told
-	index  int32 // in the user's watches
-	was    shown // if dirty: before that entry, as the watcher was told
+	first  int64      // if dirty: the first entry that the watcher was not sent
+	index  int32      // in the user's watches
+	was    statusByte // if dirty: before that entry, as the watcher was sent
 	dirty  bool
-	forced bool // if dirty: the user was forgotten, so tell the watcher whatever is shown
+	forced bool // if dirty: the user was forgotten, so an update is due in any case
 }
 
 // begin returns a snapshot.
@@ -184,7 +184,7 @@ func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 	if len(w.users) == 0 {
 		b.AsOf, b.Places = w.f.asOf, w.f.m.places
 	}
-	w.places, w.lost = b.Places, false
+	w.places, w.needsReset = b.Places, false
 	if len(w.users) == 0 {
 		w.attach(b.Places)
 	}
@@ -197,10 +197,10 @@ func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 	return b, nil
 }
 
-// snapshot reads what is published of users. Nobody was seen in a namespace that does not exist.
+// snapshot reads what is published of users. In a namespace that does not exist, all are grey.
 func (w *Watcher) snapshot(ctx context.Context, users []string) (s store.Snapshot, err error) {
 	exists := true
-	err = w.hub.own(ctx, func() error {
+	err = w.hub.withReadSlot(ctx, func() error {
 		if !w.f.isMissing() {
 			s, err = w.hub.o.Store.SnapshotChanges(ctx, w.f.namespace, users)
 			if !errors.Is(err, store.ErrNotRecorded) {
@@ -223,27 +223,28 @@ func (w *Watcher) snapshot(ctx context.Context, users []string) (s store.Snapsho
 	return s, err
 }
 
-// own calls read when not too many watchers read at the same time.
-func (h *Hub) own(ctx context.Context, read func() error) error {
+// withReadSlot calls read when not too many watchers read at the same time.
+func (h *Hub) withReadSlot(ctx context.Context, read func() error) error {
 	select {
-	case h.ownReads <- struct{}{}:
+	case h.readSlots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-h.ended:
 		return store.ErrClosed
 	}
-	defer func() { <-h.ownReads }()
+	defer func() { <-h.readSlots }()
 	return read()
 }
 
-// Tick returns a batch without users that says how far the watcher has been told everything. It returns false while
-// that is unknown: changes are there that Next has not returned, or the feed was not read lately, since the store does
-// not respond or nobody moves the watermark.
+// Tick returns a batch without users, whose AsOf is the time up to which the watcher was sent everything. It returns
+// false while that is unknown: Next has more changes to return, or the feed was not read lately, since the store does
+// not respond or no server moves the watermark.
 func (w *Watcher) Tick() (Batch, bool) {
 	f := w.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil || !w.attached || w.unread() || len(w.changed) > 0 || w.scan.going || !f.fresh(w.hub.monotonic()) {
+	pending := w.unread() || len(w.changed) > 0 || w.scan.more
+	if f.err != nil || !w.attached || pending || !f.upToDate(w.hub.monotonic()) {
 		return Batch{}, false
 	}
 	w.move(f.m.last())
@@ -257,7 +258,7 @@ func (w *Watcher) Close() {
 	}
 	w.closed = true
 	_ = w.charge(0, -w.cost)
-	w.leave()
+	w.detachAll()
 	w.hub.mu.Lock()
 	w.hub.watchers--
 	w.f.watchers--

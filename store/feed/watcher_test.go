@@ -13,7 +13,7 @@ import (
 )
 
 func TestTick(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
+	withFixture(t, 2, func(w *fixture) {
 		for _, q := range []Query{{Users: []string{"ann"}}, {Everyone: true}} {
 			watcher := w.watch(q)
 			w.poll(watcher, 10)
@@ -30,16 +30,16 @@ func TestTick(t *testing.T) {
 			}
 			b, ok := watcher.Tick()
 			require.True(w.t, ok)
-			require.NotEqual(w.t, before.Places, b.Places, "it moves on although nobody watched changed")
+			require.NotEqual(w.t, before.Places, b.Places, "it moves although no user watched changed")
 			require.Greater(w.t, b.AsOf, before.AsOf)
 			w.set("ann", lastseen.Grey)
 		}
 	})
 }
 
-// TestNoTickWithoutWatermark: while nobody sweeps, statuses that decayed are not known.
+// TestNoTickWithoutWatermark: while no server moves the watermark, users who turned yellow or grey are not known.
 func TestNoTickWithoutWatermark(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		watcher := w.polled(2, "ann")
 		w.locked(func() { w.frozen = true })
 		time.Sleep(10 * time.Second)
@@ -63,7 +63,7 @@ func TestNoTickWithoutWatermark(t *testing.T) {
 }
 
 func TestFlaps(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.watch(Query{Users: []string{"eve"}})
 		statuses := lastseen.Statuses()
 		change := func(times int, pause time.Duration) {
@@ -87,7 +87,7 @@ func TestFlaps(t *testing.T) {
 
 // TestBehind: a watcher of everyone that is too slow begins again, one of users does not.
 func TestBehind(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.bounds.entries = 10
 		everyone, named := w.watch(Query{Everyone: true}), w.watch(Query{Users: []string{"user1", "user7"}})
 		for _, watcher := range []*Watcher{everyone, named} {
@@ -111,7 +111,7 @@ func TestBehind(t *testing.T) {
 
 // TestCatchUpIsBounded: a reader whose places are too old begins again instead of reading everything.
 func TestCatchUpIsBounded(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.bounds = bounds{followed: 10, entries: 10, allEntries: 10, catchUp: 100, page: 20}
 		first := w.watch(Query{Users: []string{"ann"}})
 		places := w.poll(first, 1).Places
@@ -133,7 +133,7 @@ func TestCatchUpIsBounded(t *testing.T) {
 
 // TestForeignPlaces: whatever a caller sends as places, it gets a reset.
 func TestForeignPlaces(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
+	withFixture(t, 2, func(w *fixture) {
 		foreign := [][]store.Place{
 			{}, {""}, {"", ""}, {"x", "y"}, {"1.0.0"}, {"1.1.0", "1.0.0"}, {"1.0.0", "1.1.0", "1.1.0"},
 		}
@@ -149,7 +149,7 @@ func TestForeignPlaces(t *testing.T) {
 
 // TestForgottenUsersLeaveMemory: nothing of a user who was forgotten is kept but the name.
 func TestForgottenUsersLeaveMemory(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		everyone, named := w.watch(Query{Everyone: true}), w.watch(Query{Users: []string{"ann"}})
 		w.poll(everyone, 1)
 		w.poll(named, 1)
@@ -169,9 +169,9 @@ func TestForgottenUsersLeaveMemory(t *testing.T) {
 	})
 }
 
-// TestForgottenWhileCatchingUp: what a user was is not told to a watcher that is told of the forgetting only later.
+// TestForgottenWhileCatchingUp: a watcher is not sent earlier changes of a user who is forgotten in its next batch.
 func TestForgottenWhileCatchingUp(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		w.bounds.entries = 0
 		first := w.poll(w.watch(Query{Users: []string{"ann", "bob"}}), 10)
 		w.publish("ann green", "bob green")

@@ -2,11 +2,11 @@
 --
 -- KEYS[1]      one shard of a namespace
 -- feed_key     its feed: w is the watermark; g and y are the thresholds; i and l are the ID and the link of the last
---              entry; o is the server that swept last; n is the newest time that is known of a user, and the user
+--              entry; o is the server that last moved the watermark; n is the newest time known of a user, and the user
 -- changes_key  its entries; nil if the script appends none
 -- ARGV[1]      a random number that the links of this call follow
 --
--- Every entry has a link of its own and that of the entry before it, so a reader notices when entries are missing.
+-- Every entry has its own link and that of the entry before it, so a reader notices when entries are missing.
 -- Scores and times stay strings, or numbers that are written with all their digits: see pingplain.lua.
 
 local links, latest_time = tonumber(ARGV[1]), 253402300799999
@@ -39,7 +39,7 @@ local function expire_entries()
   end
 end
 
--- Deletes all entries. Readers find that the link they continue from is gone.
+-- Deletes all entries. Readers do not find the link that they continue from any more.
 local function restart(now)
   claim()
   redis.call('UNLINK', changes_key)
@@ -49,8 +49,9 @@ local function restart(now)
   redis.call('HSET', feed_key, 'w', digits(now), 'i', feed.id, 'l', feed.link, 'n', '')
 end
 
--- Reads the feed, and reports whether it restarted because Redis lost the users alone, or has older ones, or because its
--- watermark is too far ahead of the clock. Then the clock was set back, and the feed would also exist for that much longer.
+-- Reads the feed, and reports whether it restarted because Redis lost the users alone, or has older ones, or because
+-- its watermark is too far ahead of the clock. Then the clock was set back, and the feed would also exist for that much
+-- longer.
 local function load_feed(now)
   local fields = feed_key and redis.call('HMGET', feed_key, 'w', 'g', 'y', 'l', 'n')
   if not fields or not fields[1] then
@@ -95,8 +96,8 @@ local function differs(before, after)
 end
 
 -- Appends an entry: its link, the link of the entry before unless it is one less, what was published before and is now,
--- the time of the user, and the user, in one value. Each argument that passes from Lua to Redis costs more than the entry
--- itself.
+-- the time of the user, and the user, in one value. Each argument that passes from Lua to Redis costs more than the
+-- entry itself.
 --
 -- was and is are the details that were published before and are now: see published_details in details.lua. If there are
 -- any, the third value is greater by 64, and before the user are the lengths of both and then both, without a space.
@@ -136,7 +137,7 @@ local function append(user, before, after, time, was, is)
   end
 end
 
--- Appends that the contacts of a user changed. The entry says nothing else.
+-- Appends that the contacts of a user changed. The entry has nothing else.
 local function append_contacts(owner)
   if feed then
     append(owner, 16, unknown, '0')

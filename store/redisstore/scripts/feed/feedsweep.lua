@@ -1,5 +1,5 @@
--- Moves the watermark of a feed, and appends the users whose status decays, or whose availability or call ends, on
--- the way.
+-- Moves the watermark of a feed, and appends the users who turned yellow or grey, or whose availability or call ended,
+-- up to there.
 --
 -- KEYS     see feed.lua and details.lua
 -- ARGV[1]  see feed.lua
@@ -8,10 +8,10 @@
 -- ARGV[4]  the caller's yellow threshold
 -- ARGV[5]  where to move the watermark
 --
--- Returns {result, watermark, decays, lag, begun, more}. result is 0; 1 if another server sweeps; 2 if the watermark
--- would be too far ahead, and then the watermark is the time. decays counts ends, too. lag is how many milliseconds ago
--- the first user decayed. begun is 1 if the feed restarted. more is 1 if more users decay. Returns {} if there is no
--- feed.
+-- Returns {result, watermark, turned, lag, begun, more}. result is 0; 1 if another server moves the watermark; 2 if the
+-- watermark would be too far ahead, and then the watermark is the time. turned is the number of users appended. lag is
+-- how many milliseconds ago the first of them changed. begun is 1 if the feed restarted. more is 1 if there are more
+-- such users. Returns {} if there is no feed.
 
 local caller, goal = ARGV[2], tonumber(ARGV[5])
 local now = clock()
@@ -25,8 +25,8 @@ if not feed then
 end
 local owner = redis.call('HGET', feed_key, 'o')
 
-local function reply(result, decays, lag, more)
-  return {result, feed.watermark, decays, lag, (begun or refused) and 1 or 0, more and 1 or 0}
+local function reply(result, turned, lag, more)
+  return {result, feed.watermark, turned, lag, (begun or refused) and 1 or 0, more and 1 or 0}
 end
 
 local function start_over(watermark)
@@ -34,7 +34,8 @@ local function start_over(watermark)
   begun = true
 end
 
--- The server that swept last goes on. A feed with other thresholds restarts once no server with them is left.
+-- The server that last moved the watermark continues. A feed with other thresholds restarts once no server with them is
+-- left.
 if feed.green ~= tonumber(ARGV[3]) or feed.yellow ~= tonumber(ARGV[4]) then
   if feed.watermark >= now - sweep_takeover_others then
     return reply(1, 0, 0)
@@ -54,29 +55,28 @@ local function bounds(after, upto)
   return '(' .. digits(math.max(0, after)), digits(math.max(0, upto))
 end
 
--- The times of the users who pass both thresholds or the yellow one on the way to a watermark, and of those who pass
--- the green one alone.
-local function decaying(watermark)
+-- The times of the users who turn grey by a watermark, and of those who only turn yellow.
+local function turning_ranges(watermark)
   local from, to = feed.watermark, watermark
   return from - feed.yellow, to - feed.yellow, math.max(from - feed.green, to - feed.yellow), to - feed.green
 end
 
 local function count(watermark)
-  local a, b, c, d = decaying(watermark)
+  local a, b, c, d = turning_ranges(watermark)
   return redis.call('ZCOUNT', KEYS[1], bounds(a, b)) + redis.call('ZCOUNT', KEYS[1], bounds(c, d))
 end
 
--- The number of users whose availability or call ends on the way to a watermark.
+-- The number of users whose availability or call ends by a watermark.
 local function count_ends(watermark)
   return ends_key and redis.call('ZCOUNT', ends_key, bounds(feed.watermark, watermark)) or 0
 end
 
--- Reports whether more users decay on the way than one call appends.
+-- Reports whether more users change by a watermark than one call appends.
 local function exceeds(watermark)
   return count(watermark) > max_sweep or count_ends(watermark) > max_ends
 end
 
--- The last instant up to which few enough users decay, or the next one.
+-- The last instant up to which few enough users change, or the next one.
 local function step(past)
   local low, high = feed.watermark, past
   while high - low > 1 do
@@ -137,17 +137,17 @@ end
 -- Appends that a user has another status, or that the availability or call ends; nil for the status if it stays.
 -- Reports whether that is a change.
 local function pass(name, user, status, instant)
-  local was, said = user.status, user.details
+  local was, described = user.status, user.details
   user.status = status or was
   user.details = published_details(user.text, user.status, instant)
-  if user.details ~= said or differs(was, user.status) then
-    append(name, was, user.status, user.time, said, user.details)
+  if user.details ~= described or differs(was, user.status) then
+    append(name, was, user.status, user.time, described, user.details)
     return true
   end
 end
 
--- Returns the users of a list of ends whose details end in part once more on the way to a watermark, in the same form.
--- Those that do so later get their new place among the ends.
+-- Returns the users of a list of ends whose details end in part once more by a watermark, in the same form. Those whose
+-- details end later get a new score among the ends.
 local function further_ends(list, users, watermark)
   local found, further = {}, {}
   for i = 1, #list, 2 do
@@ -167,11 +167,11 @@ local function further_ends(list, users, watermark)
   return further
 end
 
--- Appends the users who decay on the way to a watermark, in the order of the instants at which they reach their new
+-- Appends the users who turn yellow or grey by a watermark, in the order of the instants at which they reach their new
 -- status, and those whose availability or call ends. A user with both at one instant is appended once. Returns how many
--- were appended, and the instant at which the first one began to decay.
-local function decay(watermark)
-  local a, b, c, d = decaying(watermark)
+-- were appended, and the instant at which the first one changed.
+local function append_turned(watermark)
+  local a, b, c, d = turning_ranges(watermark)
   local lists = {
     {members = members(KEYS[1], a, b), after = feed.yellow, next = 1, status = grey},
     {members = members(KEYS[1], c, d), after = feed.green, next = 1, status = yellow},
@@ -183,7 +183,7 @@ local function decay(watermark)
     local time = list.members[list.next + 1]
     return time and tonumber(time) + list.after or math.huge
   end
-  local first, decays = now, 0
+  local first, turned = now, 0
   while true do
     local list = lists[1]
     for i = 2, 4 do
@@ -191,7 +191,7 @@ local function decay(watermark)
     end
     local name, time = list.members[list.next], list.members[list.next + 1]
     if not name then
-      return decays, first
+      return turned, first
     end
     local at, was = instant(list), list.status and published(tonumber(time))
     list.next = list.next + 2
@@ -204,14 +204,14 @@ local function decay(watermark)
     end
     if changed then
       first = math.min(first, was == green and tonumber(time) + feed.green or at)
-      decays = decays + 1
+      turned = turned + 1
     end
   end
 end
 
 local past = math.min(goal, now)
 goal = math.min(goal, furthest(now))
-local decays, first, target = 0, now, goal
+local turned, first, target = 0, now, goal
 if goal > feed.watermark then
   local too_many = count(goal) + count_ends(goal) > max_changes
   if not too_many and exceeds(goal) then
@@ -219,9 +219,9 @@ if goal > feed.watermark then
     too_many = target == feed.watermark + 1 and count(target) + count_ends(target) > max_sweep_instant
   end
   if too_many then
-    start_over(math.max(now, target)) -- otherwise they would decay again until the clock has passed that instant
+    start_over(math.max(now, target)) -- otherwise they would be appended again until the clock has passed that instant
   else
-    decays, first = decay(target)
+    turned, first = append_turned(target)
     save_tip()
     feed.watermark = target
     local user = redis.call('ZRANGE', KEYS[1], latest_time, feed.time, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
@@ -233,4 +233,4 @@ if delete_ended(math.min(past, feed.watermark), max_ends) then
   settle()
 end
 redis.call('XTRIM', changes_key, 'MINID', '~', digits(math.max(0, now - changes_kept)))
-return reply(0, decays, now - first, not begun and feed.watermark < goal)
+return reply(0, turned, now - first, not begun and feed.watermark < goal)

@@ -13,9 +13,9 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestNextInterrupted: a call of Next whose context ends takes nothing.
+// TestNextInterrupted: a call of Next whose context ends loses no changes.
 func TestNextInterrupted(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		watcher := w.polled(2, "ann")
 		ctx, cancel := context.WithCancel(w.t.Context())
 		cancel()
@@ -31,17 +31,17 @@ func TestNextInterrupted(t *testing.T) {
 
 // client serves a watcher by Take.
 type client struct {
-	w       *world
+	w       *fixture
 	watcher *Watcher
 	got     []Batch
 }
 
-func (w *world) client(q Query) *client { return &client{w: w, watcher: w.watch(q)} }
+func (w *fixture) client(q Query) *client { return &client{w: w, watcher: w.watch(q)} }
 
 // take takes until there is nothing, and returns when to do it again.
 func (c *client) take() time.Duration {
 	for {
-		b, ok, again, err := c.watcher.Take(c.w.t.Context(), 10)
+		b, ok, again, err := c.watcher.TryNext(c.w.t.Context(), 10)
 		require.NoError(c.w.t, err)
 		if !ok {
 			return again
@@ -53,7 +53,7 @@ func (c *client) take() time.Duration {
 // TestTake: without a goroutine for each watcher, batches come as with Next.
 func TestTake(t *testing.T) {
 	for _, q := range []Query{{Users: []string{"ann"}}, {Everyone: true}} {
-		inWorld(t, 2, func(w *world) {
+		withFixture(t, 2, func(w *fixture) {
 			c := w.client(q)
 			require.Zero(w.t, c.take())
 			require.Len(w.t, c.got, 1)
@@ -78,7 +78,7 @@ func TestTake(t *testing.T) {
 
 // TestTakeReset: watchers get their turn at random when the feed begins again.
 func TestTakeReset(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		c := w.client(Query{Users: []string{"ann"}})
 		c.take()
 		w.random = 0.5
@@ -109,7 +109,7 @@ func TestTakeReset(t *testing.T) {
 
 // TestSwitchedOff: watchers end, and none begins.
 func TestSwitchedOff(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
+	withFixture(t, 1, func(w *fixture) {
 		users, everyone := w.client(Query{Users: []string{"ann"}}), w.client(Query{Everyone: true})
 		users.take()
 		everyone.take()
@@ -123,7 +123,7 @@ func TestSwitchedOff(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.ErrorIs(w.t, <-ended, store.ErrNoFeed)
 		for _, c := range []*client{users, everyone} {
-			_, _, _, err := c.watcher.Take(w.t.Context(), 10)
+			_, _, _, err := c.watcher.TryNext(w.t.Context(), 10)
 			require.ErrorIs(w.t, err, store.ErrNoFeed)
 			_, err = c.watcher.Change(w.t.Context(), Change{Remove: []string{"ann"}})
 			require.True(w.t, errors.Is(err, store.ErrNoFeed) || errors.Is(err, ErrEveryone))
@@ -146,7 +146,7 @@ func TestEndOfHub(t *testing.T) {
 			require.NoError(t, err)
 			defer watcher.Close()
 			for more := true; more; {
-				_, more, _, err = watcher.Take(ctx, 10)
+				_, more, _, err = watcher.TryNext(ctx, 10)
 				require.NoError(t, err)
 			}
 			watchers = append(watchers, watcher)
@@ -154,7 +154,7 @@ func TestEndOfHub(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		_, err := watchers[0].Next(t.Context(), 1) // waits
 		require.ErrorIs(t, err, store.ErrClosed)
-		_, _, _, err = watchers[1].Take(t.Context(), 10)
+		_, _, _, err = watchers[1].TryNext(t.Context(), 10)
 		require.ErrorIs(t, err, store.ErrClosed)
 		_, err = watchers[1].Change(t.Context(), Change{Add: []string{"bob"}})
 		require.ErrorIs(t, err, store.ErrClosed)
@@ -166,7 +166,7 @@ func TestEndOfHub(t *testing.T) {
 // TestReserved: the users of a watcher that are reserved by its caller are not counted again.
 func TestReserved(t *testing.T) {
 	for _, reserved := range []bool{false, true} {
-		inWorld(t, 1, func(w *world) {
+		withFixture(t, 1, func(w *fixture) {
 			watcher := w.watch(Query{Users: []string{"ann", "bob"}, Reserved: reserved})
 			w.poll(watcher, 10)
 			_, err := watcher.Change(w.t.Context(), Change{Add: []string{"cat"}})
