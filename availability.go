@@ -10,11 +10,11 @@ import (
 // MaxNoteLen is the maximum length of a note in code points.
 const MaxNoteLen = 140
 
-// Availability is what a user says about themselves. A [Status] is measured, an availability is said: neither changes
-// the other, except that a user who says Invisible leaves.
+// Availability is chosen by the user, while a [Status] is measured. Neither changes the other, except that a user who
+// becomes [Invisible] leaves.
 type Availability string // @name Availability
 
-// The availabilities. A user who says nothing has the empty one.
+// The availabilities. A user without one has the empty one.
 const (
 	Away      Availability = "away"
 	Busy      Availability = "busy"
@@ -32,32 +32,33 @@ func ParseAvailability(s string) (Availability, error) {
 	return "", fmt.Errorf("%s is not a valid availability: use away, busy or invisible, or null for none", quote(s))
 }
 
-// Said is what a user says. The zero value says nothing, and so does an end alone: see [Said.At].
-type Said struct {
+// AvailabilityState is a user's availability with a note and an end. The zero value is that of a user without one, and
+// so is an end alone: see [AvailabilityState.At].
+type AvailabilityState struct {
 	Availability Availability
 	Note         string  // a valid note: see [CheckNote]
 	Until        Instant // when it ends; 0 for no end
 }
 
 // At returns what is in effect at a time: nothing from Until on, and nothing without an availability and a note.
-func (s Said) At(now Instant) Said {
+func (s AvailabilityState) At(now Instant) AvailabilityState {
 	if s.Until != 0 && s.Until <= now || s.Availability == "" && s.Note == "" {
-		return Said{}
+		return AvailabilityState{}
 	}
 	return s
 }
 
 // Public returns what others see: nothing of a user who is invisible.
-func (s Said) Public() Said {
+func (s AvailabilityState) Public() AvailabilityState {
 	if s.Availability == Invisible {
-		return Said{}
+		return AvailabilityState{}
 	}
 	return s
 }
 
-// HiddenUntil returns the end of the hidden time of a user who says this: MaxInstant if there is none; 0 unless the
-// user is invisible. See [HiddenTime].
-func (s Said) HiddenUntil() Instant {
+// HiddenUntil returns the end of the hidden time of a user with this availability: MaxInstant if there is none; 0
+// unless the user is invisible. See [HiddenTime].
+func (s AvailabilityState) HiddenUntil() Instant {
 	switch {
 	case s.Availability != Invisible:
 		return 0
@@ -72,7 +73,7 @@ func (s Said) HiddenUntil() Instant {
 // hides nothing.
 type HiddenTime struct {
 	End   Instant // the first instant that is not hidden
-	Ended bool    // the user said something else at End, before the end that was said first
+	Ended bool    // the user set another availability at End, before the end that was set first
 }
 
 // Hides reports whether an event is hidden that is about a time and arrives now. It is hidden also if it arrives
@@ -101,7 +102,7 @@ func CheckNote(s string) error {
 // Dot is what one dot beside a name shows of a user: a status, or Red.
 type Dot string
 
-// The dots. A dot is not a [Status]: red is said, or a call.
+// The dots. A dot is not a [Status]: red is an availability, or a call.
 const (
 	GreenDot  Dot = "green"  // online
 	YellowDot Dot = "yellow" // online a while ago, away, or idle
@@ -110,7 +111,7 @@ const (
 )
 
 // DotOf returns the dot of a user. Idle reports that the user uses none of their devices, and inCall that the user is
-// in a call. A user who is grey stays grey, whatever they said.
+// in a call. A user who is grey stays grey, whatever their availability is.
 func DotOf(s Status, a Availability, idle, inCall bool) Dot {
 	switch {
 	case s == Grey:

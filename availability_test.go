@@ -41,39 +41,39 @@ func requireParses[T ~string](t *testing.T, parse func(string) (T, error), words
 	}
 }
 
-func TestSaidAt(t *testing.T) {
+func TestAvailabilityAt(t *testing.T) {
 	const now Instant = 1_700_000_000_000
 	for _, c := range []struct {
-		said Said
-		ends bool // at now
+		availability AvailabilityState
+		ends         bool // at now
 	}{
-		{Said{}, false},
-		{Said{Availability: Busy}, false},
-		{Said{Note: "a note"}, false},
-		{Said{Availability: Busy, Until: now + 1}, false},
-		{Said{Availability: Busy, Until: MaxInstant}, false},
-		{Said{Availability: Busy, Note: "a note", Until: now}, true},
-		{Said{Note: "a note", Until: now - 1}, true},
-		{Said{Availability: Invisible, Until: MinInstant}, true},
+		{AvailabilityState{}, false},
+		{AvailabilityState{Availability: Busy}, false},
+		{AvailabilityState{Note: "a note"}, false},
+		{AvailabilityState{Availability: Busy, Until: now + 1}, false},
+		{AvailabilityState{Availability: Busy, Until: MaxInstant}, false},
+		{AvailabilityState{Availability: Busy, Note: "a note", Until: now}, true},
+		{AvailabilityState{Note: "a note", Until: now - 1}, true},
+		{AvailabilityState{Availability: Invisible, Until: MinInstant}, true},
 	} {
-		want := c.said
+		want := c.availability
 		if c.ends {
-			want = Said{}
+			want = AvailabilityState{}
 		}
-		require.Equal(t, want, c.said.At(now), "%+v", c.said)
-		require.Equal(t, c.said, c.said.At(0), "nothing has ended before 1970: %+v", c.said)
+		require.Equal(t, want, c.availability.At(now), "%+v", c.availability)
+		require.Equal(t, c.availability, c.availability.At(0), "nothing has ended before 1970: %+v", c.availability)
 	}
-	require.Zero(t, Said{Until: now + 1}.At(now), "an end alone says nothing")
+	require.Zero(t, AvailabilityState{Until: now + 1}.At(now), "an end alone is no availability")
 }
 
-func TestSaidPublic(t *testing.T) {
+func TestAvailabilityPublic(t *testing.T) {
 	for _, a := range []Availability{"", Away, Busy} {
-		s := Said{Availability: a, Note: "a note", Until: 5}
+		s := AvailabilityState{Availability: a, Note: "a note", Until: 5}
 		require.Equal(t, s, s.Public())
 		require.Zero(t, s.HiddenUntil(), "it hides nothing")
 	}
 	for until, end := range map[Instant]Instant{0: MaxInstant, 1: 1, 1_700_000_000_000: 1_700_000_000_000} {
-		s := Said{Availability: Invisible, Note: "a note", Until: until}
+		s := AvailabilityState{Availability: Invisible, Note: "a note", Until: until}
 		require.Zero(t, s.Public(), "others see nothing of it, not even the note")
 		require.Equal(t, end, s.HiddenUntil())
 	}
@@ -114,11 +114,11 @@ func TestHiddenTime(t *testing.T) {
 }
 
 func TestDotOf(t *testing.T) {
-	said := []Availability{"", Away, Busy, Invisible}
-	for _, a := range said {
+	all := []Availability{"", Away, Busy, Invisible}
+	for _, a := range all {
 		for _, b := range []bool{false, true} {
 			for _, c := range []bool{false, true} {
-				require.Equal(t, GreyDot, DotOf(Grey, a, b, c), "whatever a grey user said")
+				require.Equal(t, GreyDot, DotOf(Grey, a, b, c), "whatever the availability of a grey user is")
 			}
 		}
 	}

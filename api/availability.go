@@ -11,9 +11,9 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// availabilityBody is the JSON of what a user says.
+// availabilityBody is the JSON of a user's availability.
 type availabilityBody struct {
-	// What the user says. Null or omitted for a note alone, or for nothing.
+	// The user's availability. Null or omitted for a note alone, or for nothing.
 	Availability string `json:"availability" enums:"away,busy,invisible" extensions:"x-nullable" validate:"optional"`
 	// A note of at most 140 characters, without control characters, line breaks and bidirectional overrides.
 	Note string `json:"note" maxLength:"140" extensions:"x-nullable" validate:"optional"`
@@ -24,10 +24,10 @@ type availabilityBody struct {
 	Until *request.Scalar `json:"until" swaggertype:"string" extensions:"x-nullable" validate:"optional"`
 } // @name AvailabilityRequest
 
-// availabilityResponse is what a user says, in a response to the user.
+// availabilityResponse is a user's availability, in a response to the user.
 type availabilityResponse struct {
 	User string `json:"user" minLength:"1" maxLength:"256"`
-	// What the user says. Null for nothing.
+	// The user's availability. Null for nothing.
 	Availability *string `json:"availability" enums:"away,busy,invisible" extensions:"x-nullable"`
 	// The user's note. It is text, never HTML. Null for none.
 	Note *string `json:"note" extensions:"x-nullable"`
@@ -62,14 +62,14 @@ func (s *server) putAvailability(c echo.Context, _ request.Query, namespace, use
 	if err != nil {
 		return err
 	}
-	said, err := body.said(now)
+	availability, err := body.state(now)
 	if err != nil {
 		return err
 	}
-	if err := s.setAvailability(ctx, namespace, user, said); err != nil {
+	if err := s.setAvailability(ctx, namespace, user, availability); err != nil {
 		return err
 	}
-	return request.Respond(c, showAvailability(user, said))
+	return request.Respond(c, showAvailability(user, availability))
 }
 
 // @ID getAvailability
@@ -87,11 +87,11 @@ func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, use
 	if err != nil {
 		return err
 	}
-	said, err := s.Store.ReadAvailability(ctx, namespace, user, now)
+	availability, err := s.Store.ReadAvailability(ctx, namespace, user, now)
 	if err != nil {
 		return err
 	}
-	return request.Respond(c, showAvailability(user, said.At(now)))
+	return request.Respond(c, showAvailability(user, availability.At(now)))
 }
 
 // @ID deleteAvailability
@@ -104,29 +104,29 @@ func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, use
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [delete]
 func (s *server) deleteAvailability(c echo.Context, _ request.Query, namespace, user string) error {
-	return respondNothing(c, s.setAvailability(c.Request().Context(), namespace, user, lastseen.Said{}))
+	return respondNothing(c, s.setAvailability(c.Request().Context(), namespace, user, lastseen.AvailabilityState{}))
 }
 
-// said validates a body that arrived now, and returns what it says.
-func (b availabilityBody) said(now lastseen.Instant) (said lastseen.Said, err error) {
-	if said.Availability, err = lastseen.ParseAvailability(b.Availability); err != nil {
-		return said, problem.From(problem.InvalidAvailability, err)
+// state validates a body that arrived now, and returns its availability.
+func (b availabilityBody) state(now lastseen.Instant) (availability lastseen.AvailabilityState, err error) {
+	if availability.Availability, err = lastseen.ParseAvailability(b.Availability); err != nil {
+		return availability, problem.From(problem.InvalidAvailability, err)
 	}
 	if err := lastseen.CheckNote(b.Note); err != nil {
-		return said, problem.From(problem.InvalidNote, err)
+		return availability, problem.From(problem.InvalidNote, err)
 	}
-	said.Note = b.Note
-	if said.Until, err = b.end(now); err != nil {
-		return said, err
+	availability.Note = b.Note
+	if availability.Until, err = b.end(now); err != nil {
+		return availability, err
 	}
-	if said.Until != 0 && said.Availability == "" && said.Note == "" {
-		return said, problem.New(problem.InvalidAvailability,
+	if availability.Until != 0 && availability.Availability == "" && availability.Note == "" {
+		return availability, problem.New(problem.InvalidAvailability,
 			"for and until are the end of an availability or of a note: send one of these, too.")
 	}
-	return said, nil
+	return availability, nil
 }
 
-// end returns when what a body says ends; 0 if it has no end.
+// end returns when the availability of a body ends; 0 if it has no end.
 func (b availabilityBody) end(now lastseen.Instant) (lastseen.Instant, error) {
 	switch {
 	case b.For != nil && b.Until != nil:
@@ -152,12 +152,12 @@ func (b availabilityBody) end(now lastseen.Instant) (lastseen.Instant, error) {
 }
 
 // setAvailability records the availability of a user.
-func (s *server) setAvailability(ctx context.Context, namespace, user string, said lastseen.Said) error {
+func (s *server) setAvailability(ctx context.Context, namespace, user string, a lastseen.AvailabilityState) error {
 	at, err := s.Store.Now(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = s.Store.SetAvailability(ctx, namespace, user, said, at)
+	_, err = s.Store.SetAvailability(ctx, namespace, user, a, at)
 	if store.MayBeDone(err) {
 		s.SignalAvailability(ctx, namespace, user)
 	}
@@ -165,8 +165,8 @@ func (s *server) setAvailability(ctx context.Context, namespace, user string, sa
 }
 
 // showAvailability returns the availability of a user as the user sees it.
-func showAvailability(user string, said lastseen.Said) availabilityResponse {
+func showAvailability(user string, availability lastseen.AvailabilityState) availabilityResponse {
 	return availabilityResponse{
-		user, optional(string(said.Availability)), optional(said.Note), request.Timestamp(said.Until),
+		user, optional(string(availability.Availability)), optional(availability.Note), request.Timestamp(availability.Until),
 	}
 }

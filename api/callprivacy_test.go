@@ -46,7 +46,8 @@ func hideCallees(t *testing.T, w *apitest.Server, known bool) {
 	w.Ring("secret", "dave", hiddenBusyUser)
 	w.Act("secret", hiddenBusyUser, lastseen.Accept)
 	for _, user := range []string{hiddenUser, hiddenBusyUser} {
-		_, err := w.Store.SetAvailability(ctx, "chat", user, lastseen.Said{Availability: lastseen.Invisible}, at+1)
+		invisible := lastseen.AvailabilityState{Availability: lastseen.Invisible}
+		_, err := w.Store.SetAvailability(ctx, "chat", user, invisible, at+1)
 		require.NoError(t, err)
 		_, err = w.Store.Ping(ctx, "chat", []store.PresenceEvent{{User: user, At: kit.Now}})
 		require.NoError(t, err)

@@ -96,11 +96,11 @@ func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *
 	if err != nil {
 		return err
 	}
-	said, err := s.Store.ReadAvailability(ctx, namespace, n.To, now)
+	availability, err := s.Store.ReadAvailability(ctx, namespace, n.To, now)
 	if err != nil {
 		return err
 	}
-	n.CalleeHidden = said.At(now).Availability == lastseen.Invisible
+	n.CalleeHidden = availability.At(now).Availability == lastseen.Invisible
 	if !present {
 		return nil
 	}

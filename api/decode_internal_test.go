@@ -20,12 +20,13 @@ import (
 	"github.com/lastseen/lastseen/store/connections"
 )
 
-// TestAvailabilityUntilTheEndOfTime checks that the end of what a user says is a valid time, whatever the clock is.
+// TestAvailabilityUntilTheEndOfTime checks that the end of a user's availability is a valid time, whatever the clock
+// is.
 func TestAvailabilityUntilTheEndOfTime(t *testing.T) {
 	b := availabilityBody{Note: "x", For: new(request.Scalar("10000h"))}
-	said, err := b.said(lastseen.MaxInstant - 1)
+	availability, err := b.state(lastseen.MaxInstant - 1)
 	require.NoError(t, err)
-	require.Equal(t, lastseen.Said{Note: "x", Until: lastseen.MaxInstant}, said)
+	require.Equal(t, lastseen.AvailabilityState{Note: "x", Until: lastseen.MaxInstant}, availability)
 }
 
 // repeated returns about a MiB of JSON: a text repeated with commas between, and something before and after.

@@ -29,8 +29,8 @@ type presence struct {
 	*userDetails `json:",inline"`  // nil for most users
 } // @name UserPresence
 
-// userDetails is what a response shows of a user who says something, is idle, or is in a call. Fields that do not apply
-// are omitted.
+// userDetails is what a response shows of a user who has an availability, is idle, or is in a call. Fields that do not
+// apply are omitted.
 type userDetails struct {
 	// What the user says about themselves. It changes no status. Absent if the user says nothing.
 	Availability lastseen.Availability `json:"availability,omitzero" swaggertype:"string" enums:"away,busy" validate:"optional"` //nolint:lll // a tag
@@ -67,7 +67,7 @@ func (v view) presence(user string, state lastseen.State, details map[string]sto
 }
 
 // published returns what a response shows of a user in a changes feed. There a status holds until the next change, so
-// it does not say how long it is valid. So does what the user says: the feed reports when it ends.
+// it does not say how long it is valid. So does the user's availability: the feed reports when it ends.
 func published(user string, p store.Published) presence {
 	return presence{
 		User: user, Status: p.Status, LastSeen: request.Timestamp(p.At), Left: p.Left,
@@ -82,9 +82,9 @@ func showDetails(d store.Details, status lastseen.Status, asOf, now lastseen.Ins
 		return nil
 	}
 	at := max(asOf, now)
-	said := d.Said.At(at).Public()
+	a := d.Availability.At(at).Public()
 	shown := userDetails{
-		Availability: said.Availability, AvailabilityUntil: request.Timestamp(said.Until), Note: said.Note,
+		Availability: a.Availability, AvailabilityUntil: request.Timestamp(a.Until), Note: a.Note,
 	}
 	if d.IdleSince != 0 && status != lastseen.Grey {
 		shown.Activity, shown.IdleSince = activityIdle, request.Timestamp(d.IdleSince)

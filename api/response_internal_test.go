@@ -116,8 +116,8 @@ func TestPublishedDetails(t *testing.T) {
 	t.Parallel()
 	thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 2 * time.Minute}
 	details := store.Details{
-		Said:      lastseen.Said{Availability: lastseen.Busy, Until: kit.Now - 10},
-		IdleSince: kit.Now - 100, InCallUntil: kit.Now + 10,
+		Availability: lastseen.AvailabilityState{Availability: lastseen.Busy, Until: kit.Now - 10},
+		IdleSince:    kit.Now - 100, InCallUntil: kit.Now + 10,
 	}
 	state, shown := lastseen.State{At: kit.Now - 90_000}, userDetails{
 		Availability: lastseen.Busy, AvailabilityUntil: request.Timestamp(kit.Now - 10),

@@ -123,7 +123,7 @@ func (p Published) Same(other Published) bool {
 // Publish returns a state and details as published at a watermark.
 func Publish(t lastseen.Thresholds, s lastseen.State, d Details, watermark lastseen.Instant) Published {
 	status := t.Presence("", s, watermark).Status
-	d.Said = d.Said.At(watermark)
+	d.Availability = d.Availability.At(watermark)
 	if status == lastseen.Grey {
 		d.IdleSince = 0
 	}

@@ -131,7 +131,7 @@ func (w *Server) Write(method, path, body string) {
 	require.Equal(w.T, "no-store", r.Header.Get("Cache-Control"))
 }
 
-// Say sets what alice says, and returns the response.
+// Say sets alice's availability, and returns the response.
 func (w *Server) Say(body string) map[string]any {
 	w.T.Helper()
 	return w.Send("PUT", kit.AliceAvailability, body).Is(w.T, http.StatusOK).JSON(w.T)

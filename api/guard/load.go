@@ -66,7 +66,7 @@ func (r rung) String() string {
 type Kind int
 
 // The kinds. Vital requests are never refused. They are single pings and leaves, and what is rare and operators need:
-// deleting, settings, what users say and probes.
+// deleting, settings, the availability of users and probes.
 const (
 	Vital Kind = iota
 	DeepList

@@ -15,7 +15,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestAvailability checks that what a user says is returned and shown until it is replaced, deleted or ends.
+// TestAvailability checks that a user's availability is returned and shown until it is replaced, deleted or ends.
 func TestAvailability(t *testing.T) {
 	t.Parallel()
 	smileys := strings.Repeat("😀", 140)

@@ -81,41 +81,43 @@ func TestDot(t *testing.T) {
 	shows(lastseen.GreyDot, "was last seen just now")
 }
 
-// TestDotOfDetails checks what an image shows of a user who says something or is idle. The text of a note is escaped.
+// TestDotOfDetails checks what an image shows of a user who has an availability or is idle. The text of a note is
+// escaped.
 func TestDotOfDetails(t *testing.T) {
 	t.Parallel()
 	s := &sayingStore{Store: kit.FileStore(t)}
 	w := apitest.NewServer(t, s)
 	w.Post(kit.AlicePing, "")
-	away, busy := lastseen.Said{Availability: lastseen.Away}, lastseen.Said{Availability: lastseen.Busy, Note: "<b>&"}
+	away := lastseen.AvailabilityState{Availability: lastseen.Away}
+	busy := lastseen.AvailabilityState{Availability: lastseen.Busy, Note: "<b>&"}
 	idle := kit.Now - 1
 	for _, step := range []struct {
-		age   time.Duration
-		said  lastseen.Said
-		idle  lastseen.Instant
-		call  bool
-		dot   lastseen.Dot
-		title string
+		age          time.Duration
+		availability lastseen.AvailabilityState
+		idle         lastseen.Instant
+		call         bool
+		dot          lastseen.Dot
+		title        string
 	}{
-		{0, lastseen.Said{}, 0, false, lastseen.GreenDot, "is online"},
-		{0, lastseen.Said{Note: "back soon"}, 0, false, lastseen.GreenDot, "is online: back soon"},
-		{0, lastseen.Said{}, idle, false, lastseen.YellowDot, "is idle"},
+		{0, lastseen.AvailabilityState{}, 0, false, lastseen.GreenDot, "is online"},
+		{0, lastseen.AvailabilityState{Note: "back soon"}, 0, false, lastseen.GreenDot, "is online: back soon"},
+		{0, lastseen.AvailabilityState{}, idle, false, lastseen.YellowDot, "is idle"},
 		{0, away, 0, false, lastseen.YellowDot, "is away"},
 		{0, away, idle, false, lastseen.YellowDot, "is away"},
 		{0, busy, idle, false, lastseen.RedDot, "is busy: <b>&"},
-		{time.Minute, lastseen.Said{}, 0, false, lastseen.YellowDot, "was last seen 1 minute ago"},
-		{time.Minute, lastseen.Said{}, idle, false, lastseen.YellowDot, "is idle and was last seen 1 minute ago"},
+		{time.Minute, lastseen.AvailabilityState{}, 0, false, lastseen.YellowDot, "was last seen 1 minute ago"},
+		{time.Minute, lastseen.AvailabilityState{}, idle, false, lastseen.YellowDot, "is idle and was last seen 1 minute ago"},
 		{time.Minute, away, 0, false, lastseen.YellowDot, "is away and was last seen 1 minute ago"},
 		{time.Minute, busy, 0, false, lastseen.RedDot, "is busy and was last seen 1 minute ago: <b>&"},
 		{time.Hour, busy, idle, false, lastseen.GreyDot, "was last seen 1 hour ago: <b>&"},
-		{time.Hour, lastseen.Said{}, idle, false, lastseen.GreyDot, "was last seen 1 hour ago"},
-		{0, lastseen.Said{}, idle, true, lastseen.RedDot, "is in a call"},
+		{time.Hour, lastseen.AvailabilityState{}, idle, false, lastseen.GreyDot, "was last seen 1 hour ago"},
+		{0, lastseen.AvailabilityState{}, idle, true, lastseen.RedDot, "is in a call"},
 		{0, busy, 0, true, lastseen.RedDot, "is in a call: <b>&"},
 		{time.Minute, away, 0, true, lastseen.RedDot, "is in a call and was last seen 1 minute ago"},
 		{time.Hour, away, 0, true, lastseen.GreyDot, "was last seen 1 hour ago"},
 	} {
 		w.Store.Set(kit.Now.Add(step.age))
-		d := store.Details{Said: step.said, IdleSince: step.idle}
+		d := store.Details{Availability: step.availability, IdleSince: step.idle}
 		if step.call {
 			d.InCallUntil = lastseen.MaxInstant
 		}
@@ -125,7 +127,7 @@ func TestDotOfDetails(t *testing.T) {
 		require.Equal(t, "alice "+step.title, image.Title)
 		require.Equal(t, []string{path, paint}, []string{image.Paths[0].D, image.Paths[0].Fill}, step.title)
 	}
-	s.details = map[string]store.Details{"zoe": {Said: lastseen.Said{Note: "on holiday"}}}
+	s.details = map[string]store.Details{"zoe": {Availability: lastseen.AvailabilityState{Note: "on holiday"}}}
 	require.Equal(t, "zoe is offline: on holiday", getDot(w, "/chat/users/zoe/dot.svg").Title)
 }
 

@@ -32,7 +32,7 @@ func eachNamespaceOfAWriter(t *testing.T, test func(t *testing.T, w *apitest.Ser
 	}
 }
 
-// TestWriterReadsNothing: a key with the scope ping alone is not told what a user says, or who their contacts are.
+// TestWriterReadsNothing: a key with the scope ping alone cannot read a user's availability or contacts.
 func TestWriterReadsNothing(t *testing.T) {
 	eachNamespaceOfAWriter(t, func(t *testing.T, w *apitest.Server, path, key string) {
 		alice := path + "/users/alice"

@@ -37,17 +37,19 @@ func TestEvaluation(t *testing.T) {
 	require.EqualValues(t, 0, w.Get("/chat/counts?as_of=2026-11-20T10:00:00Z")["total"])
 }
 
-// TestDetails checks what responses show of users who say something or are idle. Pings and leaves do not show it.
+// TestDetails checks what responses show of users who have an availability or are idle. Pings and leaves do not show
+// it.
 func TestDetails(t *testing.T) {
 	t.Parallel()
 	s := &sayingStore{kit.FileStore(t), map[string]store.Details{
 		"alice": {
-			Said:      lastseen.Said{Availability: lastseen.Busy, Note: `"in" <a> meeting`, Until: kit.Now + 5000},
-			IdleSince: kit.Now - 1000,
+			Availability: lastseen.AvailabilityState{Availability: lastseen.Busy, Note: `"in" <a> meeting`, Until: kit.Now + 5000},
+			IdleSince:    kit.Now - 1000,
 		},
-		"bob": {Said: lastseen.Said{Note: "back soon"}},
+		"bob": {Availability: lastseen.AvailabilityState{Note: "back soon"}},
 		"carol": {
-			Said: lastseen.Said{Availability: lastseen.Away}, IdleSince: kit.Now - 1000, InCallUntil: kit.Now + 1000,
+			Availability: lastseen.AvailabilityState{Availability: lastseen.Away},
+			IdleSince:    kit.Now - 1000, InCallUntil: kit.Now + 1000,
 		},
 		"dave": {InCallUntil: kit.Now + 1},
 		"erin": {InCallUntil: kit.Now},
@@ -83,13 +85,13 @@ func TestDetails(t *testing.T) {
 	require.NotContains(t, w.Send("POST", "/chat/users/alice/leave", "").Body, "busy")
 }
 
-// TestWhatEndedIsNotShown checks that what a user says is evaluated at as_of, or at the present if that is later, and
-// that a grey user is neither idle nor in a call by the thresholds of the query.
+// TestWhatEndedIsNotShown checks that a user's availability is evaluated at as_of, or at the present if that is later,
+// and that a grey user is neither idle nor in a call by the thresholds of the query.
 func TestWhatEndedIsNotShown(t *testing.T) {
 	t.Parallel()
-	said := lastseen.Said{Availability: lastseen.Away, Note: "lunch", Until: kit.Now + 60_000}
+	availability := lastseen.AvailabilityState{Availability: lastseen.Away, Note: "lunch", Until: kit.Now + 60_000}
 	w := apitest.NewServer(t, &sayingStore{kit.FileStore(t), map[string]store.Details{
-		"alice": {Said: said, IdleSince: kit.Now - 1000, InCallUntil: kit.Now + 90_000},
+		"alice": {Availability: availability, IdleSince: kit.Now - 1000, InCallUntil: kit.Now + 90_000},
 	}})
 	w.Post(kit.AlicePing, "")
 	all := []string{"availability", "availability_until", "note", "activity", "idle_since", "in_call"}

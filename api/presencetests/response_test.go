@@ -49,8 +49,8 @@ func TestFreshness(t *testing.T) {
 	require.Equal(t, "max-age=2", lookup.Header.Get("Cache-Control"), "the first of several to decay decides")
 }
 
-// TestFreshnessOfDetails checks that a response may not be cached past the end of what a user says, by the server's
-// clock, and that it is sent again as soon as something of it differs.
+// TestFreshnessOfDetails checks that a response may not be cached past the end of a user's availability, by the
+// server's clock, and that it is sent again as soon as something of it differs.
 func TestFreshnessOfDetails(t *testing.T) {
 	t.Parallel()
 	s := &sayingStore{Store: kit.FileStore(t)}
@@ -69,7 +69,7 @@ func TestFreshnessOfDetails(t *testing.T) {
 			tags[tag] = true
 			w.Send("GET", path+query, "", "If-None-Match: "+tag).Is(t, http.StatusNotModified)
 		}
-		busy := store.Details{Said: lastseen.Said{Availability: lastseen.Busy, Until: until}}
+		busy := store.Details{Availability: lastseen.AvailabilityState{Availability: lastseen.Busy, Until: until}}
 		fetch(0, "", store.Details{}, "max-age=5")
 		fetch(0, "", busy, "max-age=5")
 		fetch(5*time.Second, "", busy, "max-age=5")
@@ -79,10 +79,10 @@ func TestFreshnessOfDetails(t *testing.T) {
 		require.Len(t, tags, 2, "nothing, and busy")
 		fetch(10*time.Second, "", busy, "max-age=5")
 		require.Len(t, tags, 2, "nothing again")
-		busy.Said.Until = 0
+		busy.Availability.Until = 0
 		fetch(0, "", busy, "max-age=5")
-		fetch(0, "", store.Details{Said: lastseen.Said{Availability: lastseen.Away}}, "max-age=5")
-		fetch(0, "", store.Details{Said: lastseen.Said{Note: "lunch"}}, "max-age=5")
+		fetch(0, "", store.Details{Availability: lastseen.AvailabilityState{Availability: lastseen.Away}}, "max-age=5")
+		fetch(0, "", store.Details{Availability: lastseen.AvailabilityState{Note: "lunch"}}, "max-age=5")
 		fetch(0, "", store.Details{IdleSince: kit.Now}, "max-age=5")
 		inCall := store.Details{InCallUntil: until}
 		fetch(0, "", inCall, "max-age=5")

@@ -33,7 +33,7 @@ func visibleStores(t *testing.T, test func(t *testing.T, open func() store.Store
 	})
 }
 
-// appear has a user ping with an idle device, and say something.
+// appear has a user ping with an idle device, and set an availability.
 func appear(t testing.TB, s store.Store, user string, at lastseen.Instant) {
 	t.Helper()
 	ctx := context.Background()
@@ -41,7 +41,8 @@ func appear(t testing.TB, s store.Store, user string, at lastseen.Instant) {
 		{User: user, ID: "d", Kind: lastseen.Mobile, At: at, Idle: at},
 	})
 	require.NoError(t, err)
-	_, err = s.SetAvailability(ctx, "chat", user, lastseen.Said{Availability: lastseen.Busy, Note: "of " + user}, at)
+	busy := lastseen.AvailabilityState{Availability: lastseen.Busy, Note: "of " + user}
+	_, err = s.SetAvailability(ctx, "chat", user, busy, at)
 	require.NoError(t, err)
 }
 

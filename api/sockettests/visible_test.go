@@ -15,7 +15,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// say sets what alice says over HTTP.
+// say sets alice's availability over HTTP.
 func say(_ *testing.T, w *apitest.Server, body string) { w.Say(body) }
 
 // types sends the frame typing with a content. Frames of that name can come before the response.

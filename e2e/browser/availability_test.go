@@ -13,12 +13,12 @@ import (
 	"github.com/lastseen/lastseen/internal/testbrowser"
 )
 
-// says records what a user says from now on.
-func (s *scripted) says(t *testing.T, user string, said lastseen.Said) {
+// says records a user's availability from now on.
+func (s *scripted) says(t *testing.T, user string, availability lastseen.AvailabilityState) {
 	t.Helper()
 	now, err := s.Now(t.Context())
 	require.NoError(t, err)
-	_, err = s.SetAvailability(t.Context(), "chat", user, said, now)
+	_, err = s.SetAvailability(t.Context(), "chat", user, availability, now)
 	require.NoError(t, err)
 }
 
@@ -32,7 +32,7 @@ func (s *scripted) pingsIdle(t *testing.T, user string) {
 	require.Equal(t, http.StatusOK, response.StatusCode)
 }
 
-// talkative are users of each status who say something, with what a screen reader says of them.
+// talkative are users of each status with an availability, with what a screen reader says of them.
 func (s *scripted) talkative(t *testing.T) (users map[string]lastseen.Dot, spoken map[string]string) {
 	t.Helper()
 	users, spoken = map[string]lastseen.Dot{}, map[string]string{}
@@ -52,7 +52,7 @@ func (s *scripted) talkative(t *testing.T) (users map[string]lastseen.Dot, spoke
 		for _, availability := range []lastseen.Availability{lastseen.Busy, lastseen.Away, ""} {
 			user := string(status) + "-" + string(availability)
 			s.pingedAgo(t, user, age)
-			s.says(t, user, lastseen.Said{Availability: availability, Note: "in <b>a</b> meeting"})
+			s.says(t, user, lastseen.AvailabilityState{Availability: availability, Note: "in <b>a</b> meeting"})
 			users[user] = lastseen.DotOf(status, availability, false, false)
 			spoken[user] = texts[user]
 		}
@@ -60,7 +60,7 @@ func (s *scripted) talkative(t *testing.T) (users map[string]lastseen.Dot, spoke
 	s.pingsIdle(t, "idle")
 	users["idle"], spoken["idle"] = lastseen.DotOf(lastseen.Green, "", true, false), "idle"
 	s.pingsIdle(t, "idle-busy")
-	s.says(t, "idle-busy", lastseen.Said{Availability: lastseen.Busy})
+	s.says(t, "idle-busy", lastseen.AvailabilityState{Availability: lastseen.Busy})
 	users["idle-busy"], spoken["idle-busy"] = lastseen.DotOf(lastseen.Green, lastseen.Busy, true, false), "busy"
 	s.talk(t, "green-call", "yellow-call")
 	s.talk(t, "grey-call", "busy-call")
@@ -68,7 +68,7 @@ func (s *scripted) talkative(t *testing.T) (users map[string]lastseen.Dot, spoke
 	s.pingedAgo(t, "yellow-call", ages[lastseen.Yellow])
 	s.pingedAgo(t, "grey-call", ages[lastseen.Grey])
 	s.pingedAgo(t, "busy-call", 0)
-	s.says(t, "busy-call", lastseen.Said{Availability: lastseen.Busy, Note: "ring <i>later</i>"})
+	s.says(t, "busy-call", lastseen.AvailabilityState{Availability: lastseen.Busy, Note: "ring <i>later</i>"})
 	for user, text := range map[string]string{
 		"green-call": "in a call", "yellow-call": "in a call, last seen 3 minutes ago",
 		"grey-call": "last seen 2 hours ago", "busy-call": "in a call: ring <i>later</i>",
@@ -77,7 +77,7 @@ func (s *scripted) talkative(t *testing.T) (users map[string]lastseen.Dot, spoke
 	}
 	users["grey-call"] = lastseen.GreyDot
 	s.pingedAgo(t, "hidden", time.Hour)
-	s.says(t, "hidden", lastseen.Said{Availability: lastseen.Invisible, Note: "a secret"})
+	s.says(t, "hidden", lastseen.AvailabilityState{Availability: lastseen.Invisible, Note: "a secret"})
 	users["hidden"], spoken["hidden"] = lastseen.GreyDot, "last seen now"
 	return users, spoken
 }
@@ -110,8 +110,8 @@ func TestDotsShowAvailability(t *testing.T) {
 	}
 }
 
-// TestDotsFollowAvailability: a change of what a user says, of idle or of a call, is shown at once, with an event for
-// each.
+// TestDotsFollowAvailability: a change of a user's availability, of idle or of a call, is shown at once, with an event
+// for each.
 func TestDotsFollowAvailability(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
@@ -119,11 +119,11 @@ func TestDotsFollowAvailability(t *testing.T) {
 	s.load(t, b, s.dot("alice"), `
 		document.addEventListener("presencechange", ({ detail }) => painted.push(detail.dot + " " + detail.note))`)
 	b.Do(t, untilSpoken("alice, online"), until("(painted = [], true)"))
-	s.says(t, "alice", lastseen.Said{Availability: lastseen.Busy})
+	s.says(t, "alice", lastseen.AvailabilityState{Availability: lastseen.Busy})
 	b.Do(t, untilSpoken("alice, busy"))
-	s.says(t, "alice", lastseen.Said{Availability: lastseen.Busy, Note: "<i>now</i>"})
+	s.says(t, "alice", lastseen.AvailabilityState{Availability: lastseen.Busy, Note: "<i>now</i>"})
 	b.Do(t, untilSpoken("alice, busy: <i>now</i>"))
-	s.says(t, "alice", lastseen.Said{})
+	s.says(t, "alice", lastseen.AvailabilityState{})
 	b.Do(t, untilSpoken("alice, online"))
 	s.pingsIdle(t, "alice")
 	b.Do(t, untilSpoken("alice, idle"))
@@ -131,17 +131,17 @@ func TestDotsFollowAvailability(t *testing.T) {
 	b.Do(t, untilSpoken("alice, in a call"))
 	s.caller(t).act("alice-bob", "bob", lastseen.End)
 	b.Do(t, untilSpoken("alice, idle"))
-	s.says(t, "alice", lastseen.Said{Availability: lastseen.Invisible})
+	s.says(t, "alice", lastseen.AvailabilityState{Availability: lastseen.Invisible})
 	b.Do(t, untilSpoken("alice, last seen now"))
 	require.Equal(t, "red null,red <i>now</i>,green null,yellow null,red null,yellow null,grey null", shown(t, b))
 }
 
-// TestDotsEndAvailability: what a user says ends at its time by the server's clock, although the page's is wrong, and
-// although the page hears nothing from the server meanwhile.
+// TestDotsEndAvailability: a user's availability ends at its time by the server's clock, although the page's is wrong,
+// and although the page hears nothing from the server meanwhile.
 func TestDotsEndAvailability(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 0)
-	s.says(t, "alice", lastseen.Said{
+	s.says(t, "alice", lastseen.AvailabilityState{
 		Availability: lastseen.Busy, Note: "back soon", Until: s.faults.clock().Add(20 * time.Second),
 	})
 	b := testbrowser.Open(t, s.pages)
@@ -154,11 +154,11 @@ func TestDotsEndAvailability(t *testing.T) {
 	require.Len(t, s.lookups(), 1)
 }
 
-// TestListShowsAvailability: the rows of a list say what the users say, as text.
+// TestListShowsAvailability: the rows of a list show the availability of the users, as text.
 func TestListShowsAvailability(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
-	s.says(t, "alice", lastseen.Said{Availability: lastseen.Away, Note: "<img src=x onerror=alert(1)>"})
+	s.says(t, "alice", lastseen.AvailabilityState{Availability: lastseen.Away, Note: "<img src=x onerror=alert(1)>"})
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, s.list(), "")
 	b.Do(t, untilRows("alice: away: <img src=x onerror=alert(1)>"))

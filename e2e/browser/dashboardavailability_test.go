@@ -24,8 +24,8 @@ func aliceHasDot(dot string) step {
 	return until(fmt.Sprintf(`%s?.querySelector("presence-dot").matches(":state(%s)")`, rowOf("alice"), dot))
 }
 
-// TestDashboardShowsAvailability checks that the list and the changes show what users say, as text, who is idle, and
-// who is in a call.
+// TestDashboardShowsAvailability checks that the list and the changes show the availability of users, as text, who is
+// idle, and who is in a call.
 func TestDashboardShowsAvailability(t *testing.T) {
 	t.Parallel()
 	s := testserver.Start(t)
@@ -54,8 +54,8 @@ func TestDashboardShowsAvailability(t *testing.T) {
 	require.Empty(t, b.Seen())
 }
 
-// TestDashboardSetsAvailability sets and clears what a user says. The page shows that a user is invisible, for those
-// who may know, and a refresh does not replace what is being entered.
+// TestDashboardSetsAvailability sets and clears a user's availability. The page shows that a user is invisible, for
+// those who may know, and a refresh does not replace what is being entered.
 func TestDashboardSetsAvailability(t *testing.T) {
 	t.Parallel()
 	s := testserver.Start(t)

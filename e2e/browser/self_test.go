@@ -31,7 +31,7 @@ func heard(event string) step {
 	return until(fmt.Sprintf("heard.at(-1) == %q", event))
 }
 
-// TestScriptSelf: what a user says in one page is known in all pages of the user, with invisible, and in new ones.
+// TestScriptSelf: a user's availability in one page is known in all pages of the user, with invisible, and in new ones.
 func TestScriptSelf(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	page := s.addPage("", selfScript)
@@ -53,7 +53,7 @@ func TestScriptSelf(t *testing.T) {
 	third.Do(t, until("(client.leave(), true)"), heard("unknown"), until("client.self === undefined"))
 }
 
-// TestScriptSelfEnds: what a user says ends by itself in the user's own pages.
+// TestScriptSelfEnds: a user's availability ends by itself in the user's own pages.
 func TestScriptSelfEnds(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	b := testbrowser.Open(t, s.pages)
@@ -75,15 +75,15 @@ func TestScriptSelfByHTTP(t *testing.T) {
 	require.Equal(t, "busy null", testbrowser.Evaluate[string](t, b, "heard.join()"))
 	b.Do(t, s.pass(6*time.Second), heard("null null"),
 		until(`say({ note: "at lunch" })`), heard("null at lunch"), until("say()"), heard("null null"))
-	s.says(t, "alice", lastseen.Said{Availability: lastseen.Away})
+	s.says(t, "alice", lastseen.AvailabilityState{Availability: lastseen.Away})
 	b.Do(t, until("(client.getAvailability(), true)"), heard("away null"))
 	require.False(t, testbrowser.Evaluate[bool](t, b, "client.typing('bob')"))
 	require.Zero(t, s.connects())
 	require.Empty(t, testbrowser.Evaluate[[]string](t, b, "failed"))
 }
 
-// holdScript holds the responses to requests that set or clear what the user says, until the page calls release with
-// the number of one. It notes what such calls returned.
+// holdScript holds the responses to requests that set or clear the user's availability, until the page calls release
+// with the number of one. It notes what such calls returned.
 const holdScript = `
 const fetched = window.fetch, releases = [], returned = []
 window.fetch = async (url, init) => {

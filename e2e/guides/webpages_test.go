@@ -48,7 +48,8 @@ func TestWebPagesGuide(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// TestAvailabilityGuideScripts runs the code of docs/availability.md: the page sets what its user says, and shows it.
+// TestAvailabilityGuideScripts runs the code of docs/availability.md: the page sets its user's availability, and shows
+// it.
 func TestAvailabilityGuideScripts(t *testing.T) {
 	t.Parallel()
 	const elements = `<p id="me"></p><input id="text"><p id="typing"></p>`

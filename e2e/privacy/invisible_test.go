@@ -41,7 +41,7 @@ func TestInvisibleEqualsLeft(t *testing.T) {
 	}
 }
 
-// hideWhileSaying makes alice invisible while she says something that has an end, and waits for that end.
+// hideWhileSaying makes alice invisible while she sets an availability that has an end, and waits for that end.
 func (w *pair) hideWhileSaying(t *testing.T) {
 	t.Helper()
 	for d := 2 * time.Second; ; d *= 2 {
@@ -87,7 +87,7 @@ func (w *pair) goOnHidden(t *testing.T, at lastseen.Instant) {
 	w.check(t, "while connected", 0)
 	leave()
 	require.Equal(t, 1, w.trim(t, 30*time.Hour), "frank")
-	require.Equal(t, "invisible", w.saidBy(t, "frank"))
+	require.Equal(t, "invisible", w.availabilityOf(t, "frank"))
 	w.goOn(t, at)
 	w.check(t, "after the connection and retention", 0)
 
@@ -177,9 +177,9 @@ func (w *pair) befriend(t testing.TB, users ...string) {
 // other site, the user leaves at the same time.
 func (w *pair) hideEarlier(t *testing.T, user string, ago time.Duration) {
 	t.Helper()
-	said := lastseen.Said{Availability: lastseen.Invisible}
+	availability := lastseen.AvailabilityState{Availability: lastseen.Invisible}
 	at := lastseen.InstantOf(w.begun.Add(-ago))
-	state, err := w.hiding.store.SetAvailability(t.Context(), w.hiding.name(), user, said, at)
+	state, err := w.hiding.store.SetAvailability(t.Context(), w.hiding.name(), user, availability, at)
 	require.NoError(t, err)
 	require.True(t, state.Left)
 	w.gone.do(t, 0, "POST", "/users/"+user+"/leave", fmt.Sprintf(`{"at":%q}`, state.At.String()))
@@ -209,7 +209,7 @@ func (w *pair) await(t *testing.T, until time.Time) {
 }
 
 // saidBy returns the availability of a user who may be invisible, as the user sees it.
-func (w *pair) saidBy(t *testing.T, user string) any {
+func (w *pair) availabilityOf(t *testing.T, user string) any {
 	t.Helper()
 	return decoded(t, w.hiding.do(t, 0, "GET", "/users/"+user+"/availability", "").body)["availability"]
 }
@@ -218,7 +218,7 @@ func (w *pair) saidBy(t *testing.T, user string) any {
 func (w *pair) goOn(t *testing.T, hiddenAt lastseen.Instant) {
 	t.Helper()
 	for i, user := range append(slices.Clone(pairUsers), "frank") {
-		if w.saidBy(t, user) != "invisible" {
+		if w.availabilityOf(t, user) != "invisible" {
 			continue
 		}
 		w.hiding.play(t, strings.NewReplacer("USER", user, "ONE", fmt.Sprint(i), "TWO", fmt.Sprint(i+1),
@@ -311,7 +311,7 @@ func (w *pair) compareBlind(t *testing.T) {
 			return s.masked(r, false)
 		})
 	}
-	require.Equal(t, "invisible", w.saidBy(t, "alice"))
+	require.Equal(t, "invisible", w.availabilityOf(t, "alice"))
 }
 
 // checkTyping checks that typing of an invisible user reaches no one.

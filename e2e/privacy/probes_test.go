@@ -15,7 +15,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// pairUsers are the users who leave or hide: one says something that ends, one something without an end, and one has
+// pairUsers are the users who leave or hide: one sets an availability that ends, one without an end, and one has
 // never been seen before.
 var pairUsers = []string{"alice", "davey", "erica"}
 
@@ -104,7 +104,7 @@ func (w *pair) callers(t *testing.T) map[string]string {
 	if w.gone.namespace != room {
 		callers["reader"], callers["admin"] = "ls_reader", "ls_admin"
 	}
-	if w.gone.namespace == hall { // in a yard it reads as well, and may know what the users say
+	if w.gone.namespace == hall { // in a yard it reads as well, and may know the availability of the users
 		callers["writer"] = "ls_writer"
 	}
 	return callers

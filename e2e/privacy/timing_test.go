@@ -138,8 +138,8 @@ func BenchmarkInvisibleCalls(b *testing.B) {
 	})
 }
 
-// BenchmarkStrangers checks that strangers who were seen, and say something, take a user's token as long to follow as
-// users who were never seen, over a poll, events and connections.
+// BenchmarkStrangers checks that strangers who were seen, and set an availability, take a user's token as long to
+// follow as users who were never seen, over a poll, events and connections.
 func BenchmarkStrangers(b *testing.B) {
 	benchPair(b, room, func(b *testing.B, w *pair) {
 		s, token := w.hiding, w.hiding.tokenOf(b, "bobby")

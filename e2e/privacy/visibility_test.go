@@ -146,7 +146,7 @@ func (w *pair) strangersPing(t *testing.T) {
 		0 POST /leaves {"leaves":[{"user":"xenia"}]}`)
 }
 
-// strangersSpeak lets strangers say something, of whom one becomes invisible, and have contacts, but not bobby.
+// strangersSpeak lets strangers set an availability, of whom one becomes invisible, and have contacts, but not bobby.
 func (w *pair) strangersSpeak(t *testing.T) {
 	t.Helper()
 	w.hiding.play(t, `
@@ -229,7 +229,7 @@ func (w *pair) friendGoes(t *testing.T) {
 	}
 }
 
-// strangerGoesOn lets hank come and go, say something, and know others, where strangers act.
+// strangerGoesOn lets hank come and go, set an availability, and know others, where strangers act.
 func (w *pair) strangerGoesOn(t *testing.T) {
 	t.Helper()
 	w.hiding.play(t, fmt.Sprintf(`

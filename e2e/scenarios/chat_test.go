@@ -155,7 +155,7 @@ func TestScenarioPlannedRestart(t *testing.T) {
 // TestScenarioCrash: all servers are killed, and the state of their connections is lost. "restoreConnections": nobody
 // is offline because of that. Users whom the messenger calls StatusPending, until they connect or 5 minutes have
 // passed, are as they were: those who come back within the thresholds stay green, the others turn yellow and grey.
-// Friends, and what users say, are there as well.
+// Friends, and the availability of users, are there as well.
 func TestScenarioCrash(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{

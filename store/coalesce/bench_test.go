@@ -18,7 +18,7 @@ import (
 type instant struct {
 	store.Store
 	roundTrip time.Duration
-	saying    int // one of so many users says something; 0 for none
+	saying    int // one of so many users has an availability; 0 for none
 }
 
 func (s instant) PingBatches(_ context.Context, batches []*store.Batch[store.PresenceEvent]) {
@@ -36,8 +36,8 @@ func (s instant) LookupBatches(_ context.Context, batches []*store.Batch[string]
 	for _, b := range batches {
 		b.States = make([]lastseen.State, len(b.Items))
 		for at := 0; s.saying > 0 && at < len(b.Items); at += s.saying {
-			said := store.Details{Said: lastseen.Said{Availability: lastseen.Busy}}
-			b.Details = append(b.Details, store.ItemDetails{At: at, Details: said})
+			busy := store.Details{Availability: lastseen.AvailabilityState{Availability: lastseen.Busy}}
+			b.Details = append(b.Details, store.ItemDetails{At: at, Details: busy})
 		}
 	}
 }
@@ -95,7 +95,7 @@ func sideBySide(b *testing.B, callers int, call func() error) {
 	}
 }
 
-// BenchmarkDescribe has callers look up 100 users at a time, of whom none or every tenth says something.
+// BenchmarkDescribe has callers look up 100 users at a time, of whom none or every tenth has an availability.
 func BenchmarkDescribe(b *testing.B) {
 	users := make([]string, 100)
 	for i := range users {

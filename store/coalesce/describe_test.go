@@ -31,7 +31,7 @@ func (r *rig) describe(namespace string, users ...string) *described {
 
 func busyAndIdle() map[string]store.Details {
 	return map[string]store.Details{
-		"bob":  {Said: lastseen.Said{Availability: lastseen.Busy, Note: "in a meeting", Until: 9}},
+		"bob":  {Availability: lastseen.AvailabilityState{Availability: lastseen.Busy, Note: "in a meeting", Until: 9}},
 		"dave": {IdleSince: 7},
 	}
 }

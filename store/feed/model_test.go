@@ -175,16 +175,16 @@ func (p *play) step(breaks bool) {
 	}
 }
 
-// describe has a user say something, or nothing, or become idle. An entry of a user without a state is read like one of
-// a user who is forgotten.
+// describe has a user set an availability, or nothing, or become idle. An entry of a user without a state is read like
+// one of a user who is forgotten.
 func (p *play) describe() {
 	user := p.user()
 	d := []store.Details{
 		{},
 		{},
 		{IdleSince: 7},
-		{Said: lastseen.Said{Availability: lastseen.Busy}},
-		{Said: lastseen.Said{Availability: lastseen.Away, Note: "lunch", Until: 9}, IdleSince: 7},
+		{Availability: lastseen.AvailabilityState{Availability: lastseen.Busy}},
+		{Availability: lastseen.AvailabilityState{Availability: lastseen.Away, Note: "lunch", Until: 9}, IdleSince: 7},
 	}[p.random.IntN(5)]
 	if !p.fakeStore.describe(user, d) {
 		p.forgotten[user]++

@@ -18,8 +18,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// keptIn returns all that a store keeps of what users say, as texts, also in namespaces that do not exist.
-func keptIn(s *Store) map[string]string { return dumpOf(s.tables).saidTexts() }
+// keptIn returns all that a store keeps of the availability of users, as texts, also in namespaces that do not exist.
+func keptIn(s *Store) map[string]string { return dumpOf(s.tables).availabilityTexts() }
 
 // usersWithDetails returns the same, and the details that others see.
 func usersWithDetails(t testing.TB, s *Store) map[string]string {
@@ -35,13 +35,13 @@ func usersWithDetails(t testing.TB, s *Store) map[string]string {
 	return all
 }
 
-var invisible = lastseen.Said{Availability: lastseen.Invisible, Note: "not here"}
+var invisible = lastseen.AvailabilityState{Availability: lastseen.Invisible, Note: "not here"}
 
 // unlisted has a user be hidden in a namespace that does not exist.
 func unlisted(t testing.TB, s *Store) {
 	t.Helper()
 	ctx := context.Background()
-	availability.SayIn(t, s, "chat", "gone", invisible, base.Add(-time.Hour))
+	availability.SetIn(t, s, "chat", "gone", invisible, base.Add(-time.Hour))
 	now := kit.Now(t, s)
 	result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Minute, Now: now, All: true})
 	require.NoError(t, err)
@@ -69,9 +69,9 @@ func TestUnlisted(t *testing.T) {
 			for _, at := range []lastseen.Instant{base, base - 1} {
 				require.Zero(t, kit.Ping(t, s, "gone", at))
 			}
-			state := availability.SayIn(t, s, "chat", "gone", invisible, base)
+			state := availability.SetIn(t, s, "chat", "gone", invisible, base)
 			require.Zero(t, state, "still invisible")
-			availability.SayIn(t, s, "chat", "gone", lastseen.Said{}, base.Add(-time.Minute))
+			availability.SetIn(t, s, "chat", "gone", lastseen.AvailabilityState{}, base.Add(-time.Minute))
 			require.Zero(t, devices.RecordOne(t, s, devices.On("gone", "a", base.Add(-time.Minute)-1)))
 			require.Len(t, truthOf(t, s), 1)
 			_, err = s.Ping(ctx, "chat", []store.PresenceEvent{{User: "gone", At: base.Add(-time.Minute)}})
@@ -107,19 +107,20 @@ func TestTrimOfOlderFile(t *testing.T) {
 		require.Equal(t, 1, result.Deleted)
 		flushed(t, s)
 	}
-	availability.SayIn(t, s, "chat", "alice", lastseen.Said{}, base)
+	availability.SetIn(t, s, "chat", "alice", lastseen.AvailabilityState{}, base)
 	trim()
 	require.Equal(t, uint32(version1), versionOf(t, s))
-	availability.SayIn(t, s, "other", "bob", busy, base)
+	availability.SetIn(t, s, "other", "bob", busy, base)
 	require.Equal(t, uint32(version3), versionOf(t, s))
-	availability.SayIn(t, s, "chat", "alice", away, base)
+	availability.SetIn(t, s, "chat", "alice", away, base)
 	trim()
-	require.Equal(t, away, dumpOf(s.tables).said["chat/alice"])
+	require.Equal(t, away, dumpOf(s.tables).availabilities["chat/alice"])
 	require.NoError(t, s.Close())
-	require.Equal(t, away, dumpOf(open(t, Options{Path: s.Path()}).tables).said["chat/alice"])
+	require.Equal(t, away, dumpOf(open(t, Options{Path: s.Path()}).tables).availabilities["chat/alice"])
 }
 
-// TestDurableWrites: what users say, contacts and erasures are in the file when the call returns, whatever Sync is.
+// TestDurableWrites: the availability of users, contacts and erasures are in the file when the call returns, whatever
+// Sync is.
 func TestDurableWrites(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -134,7 +135,8 @@ func TestDurableWrites(t *testing.T) {
 		for i, write := range []func(*Store) error{
 			setContacts("bob", "carol"),
 			func(s *Store) error { return s.ChangeContacts(ctx, "chat", "alice", []string{"dave"}, []string{"bob"}) },
-			sayOf("alice", busy), sayOf("alice", invisible), sayOf("alice", away), sayOf("alice", lastseen.Said{}),
+			sayOf("alice", busy), sayOf("alice", invisible), sayOf("alice", away),
+			sayOf("alice", lastseen.AvailabilityState{}),
 			forgetOf("alice"), setContacts("bob"), forgetOf("alice"),
 			func(s *Store) error { return s.DeleteNamespace(ctx, "chat") },
 		} {

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	busy      = lastseen.Said{Availability: lastseen.Busy, Note: "in a meeting"}
-	away      = lastseen.Said{Availability: lastseen.Away, Until: base + 1000}
+	busy      = lastseen.AvailabilityState{Availability: lastseen.Busy, Note: "in a meeting"}
+	away      = lastseen.AvailabilityState{Availability: lastseen.Away, Until: base + 1000}
 	hiding    = memstore.Hidden{HiddenTime: lastseen.HiddenTime{End: base + 500}, Until: base + 500, Note: "not here"}
 	wasHidden = memstore.Hidden{HiddenTime: lastseen.HiddenTime{End: base + 400, Ended: true}}
 )
@@ -24,12 +24,12 @@ func TestRecordOfAvailability(t *testing.T) {
 		c.SetAvailability("chat", user, busy)
 		c.Hide("chat", user, hiding)
 	}
-	c.SetAvailability("chat", "never seen", lastseen.Said{Note: "a note alone"})
+	c.SetAvailability("chat", "never seen", lastseen.AvailabilityState{Note: "a note alone"})
 	c.SetAvailability("chat", "alice", away)
 	c.Hide("chat", "alice", wasHidden)
 	c.Forget("chat", "bob")
 	c.Trim("chat", "carol")
-	c.SetAvailability("chat", "dave", lastseen.Said{})
+	c.SetAvailability("chat", "dave", lastseen.AvailabilityState{})
 	c.Hide("chat", "dave", memstore.Hidden{})
 	c.SetAvailability("dropped", "alice", busy)
 	c.Drop("dropped")
@@ -48,10 +48,10 @@ func TestRecordOfAvailability(t *testing.T) {
 		}, d.states)
 		require.Equal(t, map[string]string{
 			"chat/alice": fmt.Sprint(away) + fmt.Sprint(wasHidden), "chat/carol": fmt.Sprint(busy) + fmt.Sprint(hiding),
-			"chat/never seen":  fmt.Sprint(lastseen.Said{Note: "a note alone"}),
+			"chat/never seen":  fmt.Sprint(lastseen.AvailabilityState{Note: "a note alone"}),
 			"(unlisted)/alice": fmt.Sprint(hiding), "(unlisted)/bob": fmt.Sprint(hiding),
 			"back/alice": fmt.Sprint(hiding),
-		}, d.saidTexts())
+		}, d.availabilityTexts())
 	}
 	for cut := range c.buf {
 		_ = replayError(c.buf[:cut]) // must not panic

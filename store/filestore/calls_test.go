@@ -25,7 +25,7 @@ func TestCallsAreInMemory(t *testing.T) {
 		o.Sync = sync
 		s := open(t, o)
 		ping(t, s, "alice", base)
-		availability.SayIn(t, s, "chat", "carol", away, base)
+		availability.SetIn(t, s, "chat", "carol", away, base)
 		size := liveOf(s)
 		require.NoError(t, startCall(ctx, s, call))
 		_, err := s.StepCall(ctx, "chat", store.CallAct{ID: "1", User: "bob", Action: lastseen.Accept})
@@ -40,7 +40,7 @@ func TestCallsAreInMemory(t *testing.T) {
 		s = open(t, o)
 		_, details, err = s.Describe(ctx, "chat", users)
 		require.NoError(t, err)
-		require.Equal(t, map[string]store.Details{"carol": {Said: away}}, details)
+		require.Equal(t, map[string]store.Details{"carol": {Availability: away}}, details)
 		names, err := s.CallNamespaces(ctx, "", 10)
 		require.NoError(t, err)
 		require.Empty(t, names)

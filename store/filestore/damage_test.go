@@ -64,8 +64,8 @@ func newSample(t testing.TB, users int) (made sample) {
 	device.Meta = "{}"
 	_, err := s.RecordDevices(ctx, "large", time.Minute, []store.DeviceEvent{device})
 	require.NoError(t, err)
-	availability.SayIn(t, s, "large", "a-rather-long-user-name-000003", busy, base)
-	availability.SayIn(t, s, "large", "a-rather-long-user-name-000003", invisible, base)
+	availability.SetIn(t, s, "large", "a-rather-long-user-name-000003", busy, base)
+	availability.SetIn(t, s, "large", "a-rather-long-user-name-000003", invisible, base)
 	require.NoError(t, compactNow(s))
 	made.sealed = s.writer.log.header.sealed
 	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
@@ -77,8 +77,8 @@ func newSample(t testing.TB, users int) (made sample) {
 	require.NoError(t, err)
 	kit.Write(s.Leave).Send(t, "large", []store.PresenceEvent{{User: "a-rather-long-user-name-000001", At: base + 1}})
 	require.NoError(t, s.Forget(ctx, "large", "a-rather-long-user-name-000002"))
-	availability.SayIn(t, s, "large", "a-rather-long-user-name-000003", away, base)
-	availability.SayIn(t, s, "small-0", "says", invisible, base)
+	availability.SetIn(t, s, "large", "a-rather-long-user-name-000003", away, base)
+	availability.SetIn(t, s, "small-0", "says", invisible, base)
 	require.NoError(t, s.Register(ctx, []string{"empty"}))
 	made.held = truthOf(t, s)
 	made.running, err = os.ReadFile(s.Path())

@@ -350,7 +350,7 @@ func TestCloseReportsWhatIsLost(t *testing.T) {
 	require.ErrorContains(t, s.Close(), "no disk")
 }
 
-// TestFailedDurableWrites: contacts and what users say fail if they cannot be written.
+// TestFailedDurableWrites: contacts and the availability of users fail if they cannot be written.
 func TestFailedDurableWrites(t *testing.T) {
 	t.Parallel()
 	for _, sync := range []time.Duration{0, time.Hour} {

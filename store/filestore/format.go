@@ -27,7 +27,7 @@ var (
 const (
 	version1 = 1 // no devices
 	version2 = 2 // devices
-	version3 = 3 // what users say; namespaces that keep it without users
+	version3 = 3 // the availability of users; namespaces that keep it without users
 )
 
 // A data file. All numbers are big endian, all checksums CRC-32C.

@@ -185,7 +185,7 @@ func runChild(t *testing.T, path, sync string, flushes, lines int) events {
 			require.NoError(t, err)
 			h.safe = append(h.safe, store.PresenceEvent{User: user, At: at})
 		case strings.HasPrefix(line, "said "):
-			h.addSaid(t, line)
+			h.addAvailability(t, line)
 		case strings.HasPrefix(line, "gone "):
 			h.gone = append(h.gone, strings.TrimPrefix(line, "gone "))
 		case strings.HasPrefix(line, "dropped "):
@@ -262,7 +262,7 @@ func TestKill(t *testing.T) {
 				}
 				erased += len(h.dropped)
 				requireDevicesOf(t, s, held)
-				h.requireSaid(t, s, sync != defaultSync.String())
+				h.requireAvailability(t, s, sync != defaultSync.String())
 				require.NoError(t, s.Close())
 			}
 			if sync != defaultSync.String() {
@@ -272,22 +272,22 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// sayForever has users say something again and again, numbered in the note. Users with an odd number become invisible
-// after that.
+// sayForever has users set an availability again and again, numbered in the note. Users with an odd number become
+// invisible after that.
 func sayForever(s *Store, out *crashLog, at lastseen.Instant) {
 	ctx := context.Background()
 	for n := 0; ; n++ {
 		user := fmt.Sprint("says-", n%10)
-		said := lastseen.Said{Availability: lastseen.Busy, Note: strconv.Itoa(n)}
-		_, err := s.SetAvailability(ctx, "said", user, said, at)
+		availability := lastseen.AvailabilityState{Availability: lastseen.Busy, Note: strconv.Itoa(n)}
+		_, err := s.SetAvailability(ctx, "said", user, availability, at)
 		if n%2 == 1 {
-			said.Availability = lastseen.Invisible
-			_, hideErr := s.SetAvailability(ctx, "said", user, said, at)
+			availability.Availability = lastseen.Invisible
+			_, hideErr := s.SetAvailability(ctx, "said", user, availability, at)
 			err = errors.Join(err, hideErr)
 		}
 		if n%100 == 99 {
 			once := fmt.Sprint("once-", at, "-", n)
-			_, onceErr := s.SetAvailability(ctx, "said", once, said, at)
+			_, onceErr := s.SetAvailability(ctx, "said", once, availability, at)
 			err = errors.Join(err, onceErr, s.Forget(ctx, "said", once))
 		}
 		if err != nil {
@@ -297,7 +297,7 @@ func sayForever(s *Store, out *crashLog, at lastseen.Instant) {
 	}
 }
 
-func (h *events) addSaid(t *testing.T, line string) {
+func (h *events) addAvailability(t *testing.T, line string) {
 	t.Helper()
 	var user string
 	var n int
@@ -309,29 +309,30 @@ func (h *events) addSaid(t *testing.T, line string) {
 	h.said[user] = n
 }
 
-// requireSaid checks that the users say what they said last, or after that, and that users who were forgotten say
-// nothing.
-func (h *events) requireSaid(t *testing.T, s *Store, some bool) {
+// requireAvailability checks that users have the last availability, or a later one, and that users who were forgotten
+// have nothing.
+func (h *events) requireAvailability(t *testing.T, s *Store, some bool) {
 	t.Helper()
 	require.Equal(t, some, len(h.said) > 0, "killed before anything was said")
 	d := dumpOf(s.tables)
 	for user, last := range h.said {
-		said, err := s.ReadAvailability(context.Background(), "said", user, base)
+		availability, err := s.ReadAvailability(context.Background(), "said", user, base)
 		require.NoError(t, err)
-		n, err := strconv.Atoi(said.Note)
+		n, err := strconv.Atoi(availability.Note)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, n, last, user)
-		seen := d.said["said/"+user]
+		seen := d.availabilities["said/"+user]
 		if n%2 == 0 {
-			require.Equal(t, lastseen.Busy, said.Availability)
-			require.Equal(t, said, seen)
-		} else if said.Availability != lastseen.Busy { // it was killed between the calls
-			require.Equal(t, lastseen.Invisible, said.Availability)
-			require.Equal(t, lastseen.Said{Availability: lastseen.Busy, Note: said.Note}, seen)
+			require.Equal(t, lastseen.Busy, availability.Availability)
+			require.Equal(t, availability, seen)
+		} else if availability.Availability != lastseen.Busy { // it was killed between the calls
+			require.Equal(t, lastseen.Invisible, availability.Availability)
+			require.Equal(t, lastseen.AvailabilityState{Availability: lastseen.Busy, Note: availability.Note}, seen)
 		}
 	}
 	if some {
-		// Ten users say something, five of them are invisible, and each kill can leave one that was not forgotten yet.
-		require.LessOrEqual(t, len(d.said)+len(d.hidden), 20)
+		// Ten users set an availability, five of them are invisible, and each kill can leave one that was not forgotten
+		// yet.
+		require.LessOrEqual(t, len(d.availabilities)+len(d.hidden), 20)
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// deviceFlushes, saidFlushes and contactFlushes are the cases of TestOneFlush: writes that are made in one flush.
+// deviceFlushes, availabilityFlushes and contactFlushes are the cases of TestOneFlush: writes that are made in one
+// flush.
 func deviceFlushes() map[string][]func(*Store) error {
 	said := func(s store.DeviceEvent, meta string) store.DeviceEvent {
 		s.Meta = meta
@@ -69,7 +70,7 @@ func deviceFlushes() map[string][]func(*Store) error {
 	}
 }
 
-func saidFlushes() map[string][]func(*Store) error {
+func availabilityFlushes() map[string][]func(*Store) error {
 	idle := devices.On("alice", "a", base+5)
 	idle.Idle = base
 	until := invisible
@@ -77,7 +78,7 @@ func saidFlushes() map[string][]func(*Store) error {
 	return map[string][]func(*Store) error{
 		"said":            {pingOf("alice", base), sayOf("alice", busy), sayOf("alice", away)},
 		"said before":     {sayOf("alice", busy), pingOf("alice", base)},
-		"said and not":    {sayOf("alice", busy), sayOf("alice", lastseen.Said{})},
+		"said and not":    {sayOf("alice", busy), sayOf("alice", lastseen.AvailabilityState{})},
 		"hidden":          {sayOf("alice", invisible), pingOf("alice", base+5), leaveOf("alice", base+6)},
 		"hidden device":   {sayOf("alice", invisible), devicesOf("chat", idle)},
 		"hidden and not":  {sayOf("alice", invisible), sayAtOf("alice", busy, base+5), pingOf("alice", base+4)},
@@ -95,7 +96,7 @@ func saidFlushes() map[string][]func(*Store) error {
 		"old: forgot, said":  {forgetOf("old"), sayOf("old", away)},
 		"old: said, forgot":  {sayAtOf("old", away, base+5), forgetOf("old")},
 		"unlisted: forgot":   {forgetOf("gone")},
-		"unlisted: ended":    {sayAtOf("gone", lastseen.Said{}, base+5)},
+		"unlisted: ended":    {sayAtOf("gone", lastseen.AvailabilityState{}, base+5)},
 		"unlisted: again":    {sayAtOf("gone", until, base+5)},
 		"unlisted: listed":   {pingOf("gone", base+5), pingOf("bob", base), sayAtOf("gone", busy, base+6)},
 		"unlisted: and said": {sayAtOf("gone", busy, base+6)},
@@ -137,8 +138,8 @@ func beforeFlush(t *testing.T, s *Store, name string, onDevice bool) {
 		device.Meta = "old"
 		recordDevices(t, s, device)
 	case what == "old":
-		availability.SayIn(t, s, "chat", "old", busy, base)
-		availability.SayIn(t, s, "chat", "old", invisible, base)
+		availability.SetIn(t, s, "chat", "old", busy, base)
+		availability.SetIn(t, s, "chat", "old", invisible, base)
 	}
 }
 
@@ -152,9 +153,9 @@ func TestOneFlush(t *testing.T) {
 			require.Equal(t, each, one)
 		})
 	}
-	said := saidFlushes()
-	maps.Copy(said, contactFlushes())
-	for name, writes := range said {
+	all := availabilityFlushes()
+	maps.Copy(all, contactFlushes())
+	for name, writes := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			one, each := afterWrites(t, name, writes, 0, false), afterWrites(t, name, writes, time.Hour, false)
@@ -238,11 +239,13 @@ func inOneFlush(t *testing.T, s *Store, writes []func(*Store) error) {
 	require.Len(t, g.entered, 1, "one flush")
 }
 
-func sayOf(user string, said lastseen.Said) func(*Store) error { return sayAtOf(user, said, base) }
+func sayOf(user string, state lastseen.AvailabilityState) func(*Store) error {
+	return sayAtOf(user, state, base)
+}
 
-func sayAtOf(user string, said lastseen.Said, at lastseen.Instant) func(*Store) error {
+func sayAtOf(user string, state lastseen.AvailabilityState, at lastseen.Instant) func(*Store) error {
 	return func(s *Store) error {
-		_, err := s.SetAvailability(context.Background(), "chat", user, said, at)
+		_, err := s.SetAvailability(context.Background(), "chat", user, state, at)
 		return err
 	}
 }

@@ -14,35 +14,35 @@ import (
 //	        | 's' user score          the user's state is now this; their devices stay
 //	        | 'v' user score devices  the user's state and devices are now these; see [packed.AppendDevices]
 //	        | 'm' id meta             the meta of a record is now this; of the user of the 'v' directly before
-//	        | 'f' user                the user and their devices are deleted, and what the user said
-//	        | 't' user                the user and their devices are deleted; what the user said stays
-//	        | 'd'                     the namespace and all its users are deleted, and what they said
-//	        | 'e'                     the namespace and all its users are deleted; what they said stays
-//	        | 'a' user availability until note  what others see of what the user says is now this; empty for nothing
-//	        | 'h' user end ended until note     the user's hidden time, and what the user privately says, is now this;
+//	        | 'f' user                the user and their devices are deleted, and the user's availability
+//	        | 't' user                the user and their devices are deleted; the user's availability stays
+//	        | 'd'                     the namespace and all its users are deleted, and their availability
+//	        | 'e'                     the namespace and all its users are deleted; their availability stays
+//	        | 'a' user availability until note  what others see of it is now this; empty for nothing
+//	        | 'h' user end ended until note     the user's hidden time and private availability are now this;
 //	                                            an end of 0 deletes both
 //	        | 'u' owner used added removed      these contacts were added to the list of the owner, and then these
 //	                                            removed; the last use that is known of the owner is now this
 //	        | 'c' owner added removed           the same; the last use stays. No version writes it any longer
 //	name, user, id, meta, availability, note, owner = length as uvarint, bytes;  score = varint
-//	until, end, used = varint, 0 for none;  ended = one byte, 0 or 1: the user said something else at the end
+//	until, end, used = varint, 0 for none;  ended = one byte, 0 or 1: the user sets another availability at the end
 //	added, removed = count as uvarint, at most store.MaxContacts, and so many IDs in bytewise order
 //
 // A change states a result, not an operation, so replaying a run twice has the same result as replaying it once. A list
 // of contacts as a whole would make each small change to a long list a long one.
 const (
-	changeNamespace = 'n'
-	changeState     = 's'
-	changeDevices   = 'v'
-	changeMeta      = 'm'
-	changeForget    = 'f'
-	changeTrim      = 't'
-	changeDrop      = 'd'
-	changeUnlist    = 'e'
-	changeSaid      = 'a'
-	changeHidden    = 'h'
-	changeContacts  = 'u'
-	changeUnused    = 'c' // contacts without a last use
+	changeNamespace    = 'n'
+	changeState        = 's'
+	changeDevices      = 'v'
+	changeMeta         = 'm'
+	changeForget       = 'f'
+	changeTrim         = 't'
+	changeDrop         = 'd'
+	changeUnlist       = 'e'
+	changeAvailability = 'a'
+	changeHidden       = 'h'
+	changeContacts     = 'u'
+	changeUnused       = 'c' // contacts without a last use
 )
 
 // changes is a run being written. A long run is split into parts, each of which can be replayed by itself. It is the
@@ -114,8 +114,8 @@ func (c *changes) remove(namespace string, change byte, version uint32) {
 	c.namespace = "" // the next change names its namespace again, which creates it
 }
 
-func (c *changes) SetAvailability(namespace, user string, s lastseen.Said) {
-	c.in(namespace, changeSaid, version3, user)
+func (c *changes) SetAvailability(namespace, user string, s lastseen.AvailabilityState) {
+	c.in(namespace, changeAvailability, version3, user)
 	c.buf = packed.AppendString(c.buf, string(s.Availability))
 	c.buf = binary.AppendVarint(c.buf, int64(s.Until))
 	c.buf = packed.AppendString(c.buf, s.Note)

@@ -65,9 +65,9 @@ func (r *reader) replayUser(change byte, user string) {
 		r.to.Set(r.namespace, user, r.state())
 	case changeDevices:
 		r.replayDevices(user)
-	case changeSaid:
-		said := lastseen.Said{Availability: r.availability(), Until: r.time(), Note: r.String()}
-		r.to.SetAvailability(r.namespace, user, said)
+	case changeAvailability:
+		availability := lastseen.AvailabilityState{Availability: r.availability(), Until: r.time(), Note: r.String()}
+		r.to.SetAvailability(r.namespace, user, availability)
 	case changeHidden:
 		h := memstore.Hidden{
 			HiddenTime: lastseen.HiddenTime{End: r.time(), Ended: r.Bool()}, Until: r.time(), Note: r.String(),

@@ -22,13 +22,13 @@ func TestSizes(t *testing.T) {
 	testenv.SkipWithRace(t, "memory is not measured")
 	const note = "in a meeting until 3" // of 20 characters
 	busy := func(note string, until lastseen.Instant) func(*Store, string) {
-		return saySize(t, lastseen.Said{Availability: lastseen.Busy, Note: note, Until: until})
+		return saySize(t, lastseen.AvailabilityState{Availability: lastseen.Busy, Note: note, Until: until})
 	}
 	sizeOfUsers(t, "a user", 250, 100, nil)
 	sizeOfUsers(t, "busy", 300, 80, busy("", 0))
 	sizeOfUsers(t, "busy, with a note", 350, 100, busy(note, 0))
 	sizeOfUsers(t, "busy, with a note and an end", 500, 120, busy(note, base.Add(time.Hour)))
-	sizeOfUsers(t, "invisible", 300, 100, saySize(t, lastseen.Said{Availability: lastseen.Invisible}))
+	sizeOfUsers(t, "invisible", 300, 100, saySize(t, lastseen.AvailabilityState{Availability: lastseen.Invisible}))
 	sizeOfUsers(t, "one device", 300, 150, devicesSize(t, 1))
 	sizeOfUsers(t, "two devices", 500, 250, devicesSize(t, 2))
 	ids := contactIDs(50)
@@ -75,8 +75,8 @@ func sizeOfUsers(t *testing.T, what string, mostMemory, mostDisk int64, change f
 	require.LessOrEqual(t, disk, mostDisk, what)
 }
 
-func saySize(t *testing.T, said lastseen.Said) func(*Store, string) {
-	return func(s *Store, user string) { setAvailabilityLater(t, s, user, said) }
+func saySize(t *testing.T, availability lastseen.AvailabilityState) func(*Store, string) {
+	return func(s *Store, user string) { setAvailabilityLater(t, s, user, availability) }
 }
 
 func devicesSize(t *testing.T, n int) func(*Store, string) {
@@ -97,10 +97,11 @@ func TestLiveOfAvailability(t *testing.T) {
 	s := open(t, optionsOf(t, m))
 	for i := range 1000 {
 		user := fmt.Sprintf("user-%03d", i%500)
-		setAvailabilityLater(t, s, user, lastseen.Said{Availability: lastseen.Away, Note: fmt.Sprint("note ", i)})
+		away := lastseen.AvailabilityState{Availability: lastseen.Away, Note: fmt.Sprint("note ", i)}
+		setAvailabilityLater(t, s, user, away)
 		if i%3 == 0 {
-			said := lastseen.Said{Availability: lastseen.Invisible, Until: base.Add(time.Hour)}
-			setAvailabilityLater(t, s, user, said)
+			availability := lastseen.AvailabilityState{Availability: lastseen.Invisible, Until: base.Add(time.Hour)}
+			setAvailabilityLater(t, s, user, availability)
 		}
 	}
 	require.NoError(t, compactNow(s))
@@ -113,8 +114,8 @@ func TestLiveOfAvailability(t *testing.T) {
 }
 
 // setAvailabilityLater is SetAvailability without waiting for the flush.
-func setAvailabilityLater(t testing.TB, s *Store, user string, said lastseen.Said) {
+func setAvailabilityLater(t testing.TB, s *Store, user string, availability lastseen.AvailabilityState) {
 	t.Helper()
-	_, err := undurably(s).SetAvailability(t.Context(), "chat", user, said, base)
+	_, err := undurably(s).SetAvailability(t.Context(), "chat", user, availability, base)
 	require.NoError(t, err)
 }

@@ -31,18 +31,18 @@ func undurably(s *Store) *memstore.Store { return s.tables.Store(undurable{s.wri
 
 // dump is everything that a log received, by namespace and user. Namespaces that do not exist are in parentheses.
 type dump struct {
-	states   map[string]map[string]lastseen.State
-	devices  map[string]string
-	said     map[string]lastseen.Said
-	hidden   map[string]memstore.Hidden
-	contacts map[string]string
+	states         map[string]map[string]lastseen.State
+	devices        map[string]string
+	availabilities map[string]lastseen.AvailabilityState
+	hidden         map[string]memstore.Hidden
+	contacts       map[string]string
 }
 
 func newDump() dump {
 	return dump{
 		map[string]map[string]lastseen.State{},
 		map[string]string{},
-		map[string]lastseen.Said{},
+		map[string]lastseen.AvailabilityState{},
 		map[string]memstore.Hidden{},
 		map[string]string{},
 	}
@@ -70,8 +70,8 @@ func (d dump) SetDevices(
 }
 
 // SetAvailability implements [memstore.Log].
-func (d dump) SetAvailability(namespace, user string, s lastseen.Said) {
-	d.said[namespace+"/"+user] = s
+func (d dump) SetAvailability(namespace, user string, s lastseen.AvailabilityState) {
+	d.availabilities[namespace+"/"+user] = s
 }
 
 // Hide implements [memstore.Log].
@@ -85,7 +85,7 @@ func (d dump) ChangeContacts(namespace, owner string, used lastseen.Instant, add
 // Unlist implements [memstore.Log]. It comes last in a snapshot.
 func (d dump) Unlist(namespace string) {
 	delete(d.states, namespace)
-	unlist(d.said, namespace)
+	unlist(d.availabilities, namespace)
 	unlist(d.hidden, namespace)
 }
 
@@ -103,10 +103,10 @@ func (dump) Forget(string, string) { panic("in a snapshot") }
 func (dump) Trim(string, string)   { panic("in a snapshot") }
 func (dump) Drop(string)           { panic("in a snapshot") }
 
-// saidTexts returns what users say, and their hidden times, as texts.
-func (d dump) saidTexts() map[string]string {
+// availabilityTexts returns the availability of users, and their hidden times, as texts.
+func (d dump) availabilityTexts() map[string]string {
 	all := map[string]string{}
-	for key, s := range d.said {
+	for key, s := range d.availabilities {
 		all[key] = fmt.Sprint(s)
 	}
 	for key, h := range d.hidden {

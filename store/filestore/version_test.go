@@ -110,7 +110,8 @@ func TestVersionRises(t *testing.T) {
 	}{
 		"devices": {version1, version2, pingOf("alice", base), devicesOf("chat", devices.On("alice", "a", base))},
 		"said": {version2, version3, func(s *Store) error {
-			return errors.Join(devicesOf("chat", devices.On("alice", "a", base))(s), sayOf("alice", lastseen.Said{})(s))
+			return errors.Join(
+				devicesOf("chat", devices.On("alice", "a", base))(s), sayOf("alice", lastseen.AvailabilityState{})(s))
 		}, sayOf("alice", busy)},
 		"contacts": {version1, version3, func(s *Store) error {
 			none := s.SetContacts(ctx, "chat", "alice", nil)
@@ -205,8 +206,8 @@ func TestVersionCannotRise(t *testing.T) {
 	require.Equal(t, uint32(version2), versionOf(t, s))
 }
 
-// fileOfVersion3 is a data file in whose snapshot and log users say something, not closed. Every later version has to
-// read it, see TestFileOfVersion3.
+// fileOfVersion3 is a data file in whose snapshot and log users set an availability, not closed. Every later version
+// has to read it, see TestFileOfVersion3.
 const fileOfVersion3 = "6c6173747365656e0000000359d4898a00000000000001031caafa9f000000dbb4108578229381326e04636861747303626f62ff9fabfe" +
 	"f96273056361726f6cff9fabfef9627305616c69636580a0abfef9626105616c6963650462757379000c696e2061206d656574696e6761" +
 	"03626f620461776179d0afabfef962006104646176650462757379000c696e2061206d656574696e6761036576650462757379000c696e" +
@@ -228,7 +229,7 @@ func TestFileOfVersion3(t *testing.T) {
 	ended := memstore.Hidden{HiddenTime: lastseen.HiddenTime{End: base + 1, Ended: true}}
 	forever := memstore.Hidden{HiddenTime: lastseen.HiddenTime{End: lastseen.MaxInstant}, Note: "not here"}
 	require.Equal(t, map[string]string{
-		"chat/alice": fmt.Sprint(lastseen.Said{Note: "a note alone"}),
+		"chat/alice": fmt.Sprint(lastseen.AvailabilityState{Note: "a note alone"}),
 		"chat/bob":   fmt.Sprint(busy) + fmt.Sprint(ended),
 		"chat/carol": fmt.Sprint(hiding),
 		"chat/frank": fmt.Sprint(away), "(gone)/alice": fmt.Sprint(forever),
@@ -238,7 +239,8 @@ func TestFileOfVersion3(t *testing.T) {
 	_, details, err := s.Describe(context.Background(), "chat", users)
 	require.NoError(t, err)
 	require.Equal(t, map[string]store.Details{
-		"alice": {Said: lastseen.Said{Note: "a note alone"}}, "bob": {Said: busy}, "frank": {Said: away},
+		"alice": {Availability: lastseen.AvailabilityState{Note: "a note alone"}},
+		"bob":   {Availability: busy}, "frank": {Availability: away},
 	}, details)
 }
 

@@ -9,10 +9,11 @@ import (
 
 // SetAvailability implements [store.Store].
 func (s *Store) SetAvailability(
-	ctx context.Context, name, user string, said lastseen.Said, at lastseen.Instant,
+	ctx context.Context, name, user string, availability lastseen.AvailabilityState, at lastseen.Instant,
 ) (lastseen.State, error) {
 	a := &saying{
-		UserKey: lastseen.UserKey{Namespace: name, User: user}, said: said.At(lastseen.MinInstant), at: at,
+		UserKey:      lastseen.UserKey{Namespace: name, User: user},
+		availability: availability.At(lastseen.MinInstant), at: at,
 		now: s.tables.readClock,
 	}
 	if err := s.journal.Do(ctx, Write{Durable: true, op: a}); err != nil {
@@ -24,14 +25,14 @@ func (s *Store) SetAvailability(
 // ReadAvailability implements [store.Store].
 func (s *Store) ReadAvailability(
 	ctx context.Context, name, user string, at lastseen.Instant,
-) (said lastseen.Said, err error) {
+) (availability lastseen.AvailabilityState, err error) {
 	err = s.read(ctx, func(x *index) {
 		p := x.usersOf(name).availability
-		if said = p.hiddenOf(user).said(); said.At(at) == (lastseen.Said{}) {
-			said = p.saidOf(user)
+		if availability = p.hiddenOf(user).availability(); availability.At(at) == (lastseen.AvailabilityState{}) {
+			availability = p.availabilityOf(user)
 		}
 	})
-	return said, err
+	return availability, err
 }
 
 // Describe implements [store.Store].
@@ -94,11 +95,11 @@ func (found described) byUser() map[string]store.Details {
 // saying is a call of SetAvailability.
 type saying struct {
 	lastseen.UserKey
-	said  lastseen.Said
-	at    lastseen.Instant
-	now   func() lastseen.Instant
-	err   error          // why nothing was recorded
-	state lastseen.State // the result
+	availability lastseen.AvailabilityState
+	at           lastseen.Instant
+	now          func() lastseen.Instant
+	err          error          // why nothing was recorded
+	state        lastseen.State // the result
 }
 
 func (a *saying) do(t *transaction) {
@@ -115,32 +116,33 @@ func (a *saying) do(t *transaction) {
 	t.purge(a.Namespace, t.purgeable(a.Namespace, min(a.at, now)), min(a.at, now).Add(-store.HiddenKept))
 }
 
-// record records what the user says at a time.
+// record records the user's availability at a time.
 func (a *saying) record(t *transaction, at, now lastseen.Instant) error {
-	said, h := a.said.At(at), t.hiddenOf(a.UserKey)
-	if said.Availability != lastseen.Invisible {
-		if said != (lastseen.Said{}) {
+	availability, h := a.availability.At(at), t.hiddenOf(a.UserKey)
+	if availability.Availability != lastseen.Invisible {
+		if availability != (lastseen.AvailabilityState{}) {
 			if err := t.ensure(a.Namespace); err != nil {
 				return err
 			}
 		}
 		t.hide(a.UserKey, h.ended(at, now))
-		t.setAvailability(a.UserKey, said)
+		t.setAvailability(a.UserKey, availability)
 		return nil
 	}
-	if h.said().At(at) == (lastseen.Said{}) { // visible until now
+	if h.availability().At(at) == (lastseen.AvailabilityState{}) { // visible until now
 		if err := t.ensure(a.Namespace); err != nil {
 			return err
 		}
 		t.leave(a.UserKey, at)
 	}
 	t.hide(a.UserKey, Hidden{
-		HiddenTime: lastseen.HiddenTime{End: said.HiddenUntil()}, Until: said.Until, Note: said.Note,
+		HiddenTime: lastseen.HiddenTime{End: availability.HiddenUntil()},
+		Until:      availability.Until, Note: availability.Note,
 	})
 	return nil
 }
 
-// ended returns what is kept of a hidden time once the user says something else.
+// ended returns what is kept of a hidden time once the user sets another availability.
 func (h Hidden) ended(at, now lastseen.Instant) Hidden {
 	switch {
 	case h.End == 0:
@@ -167,11 +169,11 @@ func (t *transaction) leave(key lastseen.UserKey, at lastseen.Instant) {
 	writes.finish()
 }
 
-func (t *transaction) saidOf(key lastseen.UserKey) lastseen.Said {
-	if s, ok := t.said[key]; ok {
+func (t *transaction) availabilityOf(key lastseen.UserKey) lastseen.AvailabilityState {
+	if s, ok := t.availabilities[key]; ok {
 		return s
 	}
-	return t.index.usersOf(key.Namespace).availability.saidOf(key.User)
+	return t.index.usersOf(key.Namespace).availability.availabilityOf(key.User)
 }
 
 func (t *transaction) hiddenOf(key lastseen.UserKey) Hidden {
@@ -181,23 +183,23 @@ func (t *transaction) hiddenOf(key lastseen.UserKey) Hidden {
 	return t.index.usersOf(key.Namespace).availability.hiddenOf(key.User)
 }
 
-// says reports whether anything is kept of what a user said.
-func (t *transaction) says(key lastseen.UserKey) bool {
-	return t.saidOf(key) != (lastseen.Said{}) || t.hiddenOf(key) != (Hidden{})
+// hasAvailability reports whether an availability of a user is kept, also a private one.
+func (t *transaction) hasAvailability(key lastseen.UserKey) bool {
+	return t.availabilityOf(key) != (lastseen.AvailabilityState{}) || t.hiddenOf(key) != (Hidden{})
 }
 
-// setAvailability changes what others see of what a user says.
-func (t *transaction) setAvailability(key lastseen.UserKey, s lastseen.Said) {
-	if t.saidOf(key) == s {
+// setAvailability changes what others see of a user's availability.
+func (t *transaction) setAvailability(key lastseen.UserKey, s lastseen.AvailabilityState) {
+	if t.availabilityOf(key) == s {
 		return
 	}
 	t.log.SetAvailability(key.Namespace, key.User, s)
 	t.logged(key.Namespace)
 	if t.staged == nil {
-		t.makeSaid(key, s)
+		t.makeAvailability(key, s)
 		return
 	}
-	t.said[key] = s
+	t.availabilities[key] = s
 }
 
 // hide changes the hidden time of a user.
@@ -242,15 +244,15 @@ func (t *transaction) hides(namespace string, now lastseen.Instant) func(user st
 // maxPurge is how many users one call of SetAvailability looks at to delete what ended.
 const maxPurge = 16
 
-// purge deletes some of what was said that ended by a time, and some hidden times that ended by an earlier one.
-func (t *transaction) purge(namespace string, said, hiddenBy lastseen.Instant) {
+// purge deletes some availabilities that ended by a time, and some hidden times that ended by an earlier one.
+func (t *transaction) purge(namespace string, endedBy, hiddenBy lastseen.Instant) {
 	p := t.index.usersOf(namespace).availability
 	if p == nil {
 		return
 	}
-	for _, end := range firstUntil(p.ends, said, maxPurge) {
-		if key := (lastseen.UserKey{Namespace: namespace, User: end.user}); t.saidOf(key).Until == end.at {
-			t.setAvailability(key, lastseen.Said{})
+	for _, end := range firstUntil(p.ends, endedBy, maxPurge) {
+		if key := (lastseen.UserKey{Namespace: namespace, User: end.user}); t.availabilityOf(key).Until == end.at {
+			t.setAvailability(key, lastseen.AvailabilityState{})
 		}
 	}
 	for _, user := range p.nextHidden(maxPurge) {

@@ -19,24 +19,24 @@ func TestPurge(t *testing.T) {
 		now := f.Instant()
 		at := now.Add(-40 * 24 * time.Hour)
 		for n := range 100 {
-			said, hides := away, invisible
-			said.Until, hides.Until = now+100, at.Add(24*time.Hour)
-			availability.SayIn(t, f.Store, "chat", fmt.Sprint("user-", n), said, at)
-			availability.SayIn(t, f.Store, "chat", fmt.Sprint("user-", n), hides, at)
+			state, hides := away, invisible
+			state.Until, hides.Until = now+100, at.Add(24*time.Hour)
+			availability.SetIn(t, f.Store, "chat", fmt.Sprint("user-", n), state, at)
+			availability.SetIn(t, f.Store, "chat", fmt.Sprint("user-", n), hides, at)
 		}
 		table := f.tables.index.usersOf("chat").availability
 		purge := func(at lastseen.Instant) {
 			for range 20 {
-				availability.SayIn(t, f.Store, "chat", "other", lastseen.Said{Note: "no"}, at)
-				availability.SayIn(t, f.Store, "chat", "other", busy, at)
+				availability.SetIn(t, f.Store, "chat", "other", lastseen.AvailabilityState{Note: "no"}, at)
+				availability.SetIn(t, f.Store, "chat", "other", busy, at)
 			}
 		}
 		f.Passed.Add(time.Minute)
 		purge(now + 99)
-		require.Equal(t, 100, table.said.Len()-1, "not by the caller's time")
+		require.Equal(t, 100, table.availabilities.Len()-1, "not by the caller's time")
 		require.Zero(t, table.hidden.Len(), "they ended long ago")
 		purge(f.Instant())
-		require.Equal(t, 100, table.said.Len()-1, "the feed has to have them")
+		require.Equal(t, 100, table.availabilities.Len()-1, "the feed has to have them")
 		sweep := func() {
 			for f.sweep(f.Instant()).More {
 				continue
@@ -45,11 +45,11 @@ func TestPurge(t *testing.T) {
 		sweep()
 		f.set(-2 * time.Hour)
 		purge(now.Add(time.Minute))
-		require.Equal(t, 100, table.said.Len()-1, "not by the store's clock")
+		require.Equal(t, 100, table.availabilities.Len()-1, "not by the store's clock")
 		f.set(0)
 		sweep() // the feed restarted
 		purge(f.Instant())
-		require.Equal(t, 1, table.said.Len())
+		require.Equal(t, 1, table.availabilities.Len())
 		require.Empty(t, firstUntil(table.ends, now+100, 1))
 		require.Empty(t, table.details)
 		require.NoError(t, f.Close())

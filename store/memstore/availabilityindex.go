@@ -5,8 +5,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// setAvailability stores what others see of what a user says.
-func (x *index) setAvailability(namespace, user string, s lastseen.Said) {
+// setAvailability stores what others see of a user's availability.
+func (x *index) setAvailability(namespace, user string, s lastseen.AvailabilityState) {
 	x.change(namespace, func(u *users) { u.setAvailability(user, s) })
 }
 
@@ -18,7 +18,7 @@ func (x *index) hide(namespace, user string, h Hidden) {
 
 // forget deletes a user, and everything that the user said.
 func (x *index) forget(namespace, user string) {
-	x.setAvailability(namespace, user, lastseen.Said{})
+	x.setAvailability(namespace, user, lastseen.AvailabilityState{})
 	x.hide(namespace, user, Hidden{})
 	if n, ok := x.namespaces.Get(namespace); ok {
 		x.setIn(n, user, lastseen.State{})
@@ -90,8 +90,8 @@ func (t *transaction) makeDevices(key lastseen.UserKey, s lastseen.State, c devi
 	})
 }
 
-// makeSaid is make for what others see of what a user says.
-func (t *transaction) makeSaid(key lastseen.UserKey, s lastseen.Said) {
+// makeAvailability is make for what others see of a user's availability.
+func (t *transaction) makeAvailability(key lastseen.UserKey, s lastseen.AvailabilityState) {
 	n, _ := t.index.namespaces.Get(key.Namespace)
 	t.publish(n, key.User, func() { t.index.setAvailability(key.Namespace, key.User, s) })
 }

@@ -11,27 +11,27 @@ import (
 	"github.com/lastseen/lastseen/store/memstore/packed"
 )
 
-// availabilityTable holds what the users of one namespace say, and their hidden times. A namespace in which no user has
-// said anything, and no device has been idle, has no table.
+// availabilityTable holds the availability of the users of one namespace, and their hidden times. A namespace in which
+// no user has set an availability, and no device has been idle, has no table.
 //
 // The trees have everything that is in the data file. They are by the ID of the user, because a user who was trimmed
 // has no place. The map has what others see of the users who have a state, by the place of their ID: reads need only
 // look there, and only for users who are marked in [users].
 type availabilityTable struct {
-	details map[packed.Place]*store.Details // of users who have a state
-	said    btree.Map[string, *lastseen.Said]
-	ends    *btree.BTreeG[userTime] // of what is said and ends
-	hidden  btree.Map[string, *Hidden]
-	saidBy  int    // users in said who have a state
-	bytes   int64  // about how many bytes the table takes in a data file
-	purged  string // the last user that nextHidden returned; "" for the first ones
+	details        map[packed.Place]*store.Details // of users who have a state
+	availabilities btree.Map[string, *lastseen.AvailabilityState]
+	ends           *btree.BTreeG[userTime] // of availabilities with an end
+	hidden         btree.Map[string, *Hidden]
+	listed         int    // users in availabilities who have a state
+	bytes          int64  // about how many bytes the table takes in a data file
+	purged         string // the last user that nextHidden returned; "" for the first ones
 
 	// In memory only; also of users without a state.
 	inCalls  map[string]lastseen.Instant // until when users are in a call
 	callEnds *btree.BTreeG[userTime]     // of the same
 }
 
-// userTime is a time at which what a user says ends, or the user's call, or the last use of the user's contacts.
+// userTime is a time at which a user's availability ends, or the user's call, or the last use of the user's contacts.
 type userTime struct {
 	at   lastseen.Instant
 	user string
@@ -43,19 +43,20 @@ func newUserTimes() *btree.BTreeG[userTime] {
 	return btree.NewBTreeGOptions(userTime.before, btree.Options{NoLocks: true})
 }
 
-// Hidden is the hidden time of a user, and what the user privately says. The zero value is that of a user without one.
+// Hidden is the hidden time of a user, and the user's private availability. The zero value is that of a user without
+// one.
 type Hidden struct {
 	lastseen.HiddenTime
-	Until lastseen.Instant // of what the user says; 0 for no end
+	Until lastseen.Instant // of the user's availability; 0 for no end
 	Note  string
 }
 
-// said returns what the user privately says, which may have ended; nothing once the user ended it.
-func (h Hidden) said() lastseen.Said {
+// availability returns the user's private availability, which may have ended; nothing once the user ended it.
+func (h Hidden) availability() lastseen.AvailabilityState {
 	if h.End == 0 || h.Ended {
-		return lastseen.Said{}
+		return lastseen.AvailabilityState{}
 	}
-	return lastseen.Said{Availability: lastseen.Invisible, Note: h.Note, Until: h.Until}
+	return lastseen.AvailabilityState{Availability: lastseen.Invisible, Note: h.Note, Until: h.Until}
 }
 
 func newAvailabilityTable() *availabilityTable {
@@ -65,7 +66,7 @@ func newAvailabilityTable() *availabilityTable {
 	}
 }
 
-func saidBytes(user string, s lastseen.Said) int64 {
+func availabilityBytes(user string, s lastseen.AvailabilityState) int64 {
 	return int64(len(user)+len(s.Availability)+len(s.Note)) + 4 + timeBytes(s.Until)
 }
 
@@ -80,15 +81,15 @@ func timeBytes(at lastseen.Instant) int64 {
 	return 6 // until the year 2039
 }
 
-// saidOf returns what others see of what a user says. It may have ended.
-func (p *availabilityTable) saidOf(user string) lastseen.Said {
-	if p == nil || p.said.Len() == 0 {
-		return lastseen.Said{}
+// availabilityOf returns what others see of a user's availability. It may have ended.
+func (p *availabilityTable) availabilityOf(user string) lastseen.AvailabilityState {
+	if p == nil || p.availabilities.Len() == 0 {
+		return lastseen.AvailabilityState{}
 	}
-	if s, ok := p.said.Get(user); ok {
+	if s, ok := p.availabilities.Get(user); ok {
 		return *s
 	}
-	return lastseen.Said{}
+	return lastseen.AvailabilityState{}
 }
 
 // hiddenOf returns the hidden time of a user.
@@ -102,20 +103,20 @@ func (p *availabilityTable) hiddenOf(user string) Hidden {
 	return Hidden{}
 }
 
-// set stores what a user says, in copies of the texts: they may be parts of a larger buffer. See users.describe.
-func (p *availabilityTable) set(user string, s lastseen.Said) {
-	if old, ok := p.said.Get(user); ok {
-		p.bytes -= saidBytes(user, *old)
+// set stores a user's availability, in copies of the texts: they may be parts of a larger buffer. See users.describe.
+func (p *availabilityTable) set(user string, s lastseen.AvailabilityState) {
+	if old, ok := p.availabilities.Get(user); ok {
+		p.bytes -= availabilityBytes(user, *old)
 		p.ends.Delete(userTime{old.Until, user})
 	}
-	if s == (lastseen.Said{}) {
-		p.said.Delete(user)
+	if s == (lastseen.AvailabilityState{}) {
+		p.availabilities.Delete(user)
 		return
 	}
 	user = strings.Clone(user)
 	s.Note = strings.Clone(s.Note)
-	p.said.Set(user, &s)
-	p.bytes += saidBytes(user, s)
+	p.availabilities.Set(user, &s)
+	p.bytes += availabilityBytes(user, s)
 	if s.Until != 0 {
 		p.ends.Set(userTime{s.Until, user})
 	}
@@ -145,7 +146,7 @@ func (p *availabilityTable) size() int64 {
 
 // others returns what others see of a user besides the state, but for idleness.
 func (p *availabilityTable) others(user string) store.Details {
-	return store.Details{Said: p.saidOf(user), InCallUntil: p.inCallOf(user)}
+	return store.Details{Availability: p.availabilityOf(user), InCallUntil: p.inCallOf(user)}
 }
 
 // firstUntil returns the first times up to one.
@@ -201,34 +202,36 @@ func (p *availabilityTable) nextHidden(limit int) (users []string) {
 	return users
 }
 
-// says reports whether a user says something that others see and that has not ended.
-func (p *availabilityTable) says(now lastseen.Instant) bool {
-	if p == nil || p.said.Len() == 0 {
+// hasAny reports whether a user has an availability that others see and that has not ended.
+func (p *availabilityTable) hasAny(now lastseen.Instant) bool {
+	if p == nil || p.availabilities.Len() == 0 {
 		return false
 	}
 	last, _ := p.ends.Max()
-	return p.said.Len() > p.ends.Len() || last.at > now
+	return p.availabilities.Len() > p.ends.Len() || last.at > now
 }
 
 // empty reports whether there is nothing to keep if the namespace has no users.
-func (p *availabilityTable) empty() bool { return p == nil || p.said.Len() == 0 && p.hidden.Len() == 0 }
+func (p *availabilityTable) empty() bool {
+	return p == nil || p.availabilities.Len() == 0 && p.hidden.Len() == 0
+}
 
 // frozenAvailability is what is said in a namespace, to be read without a lock.
 type frozenAvailability struct {
-	said   *btree.Map[string, *lastseen.Said]
-	hidden *btree.Map[string, *Hidden]
+	availabilities *btree.Map[string, *lastseen.AvailabilityState]
+	hidden         *btree.Map[string, *Hidden]
 }
 
 func (p *availabilityTable) freeze() frozenAvailability {
 	if p.empty() {
 		return frozenAvailability{}
 	}
-	return frozenAvailability{p.said.Copy(), p.hidden.Copy()}
+	return frozenAvailability{p.availabilities.Copy(), p.hidden.Copy()}
 }
 
 // scan adds what is said in a namespace to a log; see frozen.scan.
 func (f frozenAvailability) scan(log Log, namespace string, written func() bool) {
-	f.said.Scan(func(user string, s *lastseen.Said) bool {
+	f.availabilities.Scan(func(user string, s *lastseen.AvailabilityState) bool {
 		log.SetAvailability(namespace, user, *s)
 		return written()
 	})

@@ -15,10 +15,10 @@ import (
 
 // person is what a table should have of a user.
 type person struct {
-	known  bool
-	said   lastseen.Said
-	idle   lastseen.Instant
-	hidden Hidden
+	known        bool
+	availability lastseen.AvailabilityState
+	idle         lastseen.Instant
+	hidden       Hidden
 }
 
 // TestAvailabilityTable compares a table with a map, also of users whose hashes collide.
@@ -50,17 +50,17 @@ func TestAvailabilityTable(t *testing.T) {
 				p.known, p.idle = false, 0
 			}),
 			"forgotten": change(func(user string, p *person) {
-				u.setAvailability(user, lastseen.Said{})
+				u.setAvailability(user, lastseen.AvailabilityState{})
 				u.hide(user, Hidden{})
 				u.remove(user)
 				*p = person{}
 			}),
 			"said": change(func(user string, p *person) {
-				p.said = lastseen.Said{
+				p.availability = lastseen.AvailabilityState{
 					Note:  rapid.SampledFrom([]string{"", "x"}).Draw(t, "note"),
 					Until: lastseen.Instant(rapid.IntRange(0, 2).Draw(t, "until")),
 				}
-				u.setAvailability(user, p.said)
+				u.setAvailability(user, p.availability)
 			}),
 			"hidden": change(func(user string, p *person) {
 				p.hidden.End = lastseen.Instant(rapid.IntRange(0, 2).Draw(t, "end"))
@@ -87,10 +87,10 @@ func TestAvailabilityTable(t *testing.T) {
 func requirePerson(t require.TestingT, u *users, user string, want person) {
 	s, d := u.details(user)
 	require.Equal(t, want.known, s.Known())
-	details := store.Details{Said: want.said, IdleSince: want.idle}
+	details := store.Details{Availability: want.availability, IdleSince: want.idle}
 	require.Equal(t, details != store.Details{}, d != nil, "%s: %v", user, want)
 	require.Equal(t, details, u.detailsOf(user))
-	require.Equal(t, want.said, u.availability.saidOf(user))
+	require.Equal(t, want.availability, u.availability.availabilityOf(user))
 	require.Equal(t, want.hidden, u.availability.hiddenOf(user))
 }
 
@@ -98,19 +98,19 @@ func requireTable(t require.TestingT, p *availabilityTable, want map[string]pers
 	if p == nil {
 		return
 	}
-	var ends, saidBy int
+	var ends, listed int
 	var bytes int64
 	texts := map[string]string{}
 	for user, k := range want {
-		if k.said.Until != 0 {
+		if k.availability.Until != 0 {
 			ends++
 		}
-		if k.known && k.said != (lastseen.Said{}) {
-			saidBy++
+		if k.known && k.availability != (lastseen.AvailabilityState{}) {
+			listed++
 		}
-		if k.said != (lastseen.Said{}) {
-			texts[user] = fmt.Sprint(k.said)
-			bytes += saidBytes(user, k.said)
+		if k.availability != (lastseen.AvailabilityState{}) {
+			texts[user] = fmt.Sprint(k.availability)
+			bytes += availabilityBytes(user, k.availability)
 		}
 		if k.hidden != (Hidden{}) {
 			texts[user] += fmt.Sprint(k.hidden)
@@ -118,7 +118,7 @@ func requireTable(t require.TestingT, p *availabilityTable, want map[string]pers
 		}
 	}
 	require.Equal(t, ends, p.ends.Len())
-	require.Equal(t, saidBy, p.saidBy)
+	require.Equal(t, listed, p.listed)
 	require.Equal(t, texts, textsOf(p))
 	require.Equal(t, bytes, p.bytes)
 }
@@ -128,7 +128,7 @@ func textsOf(p *availabilityTable) map[string]string {
 	if p == nil {
 		return all
 	}
-	p.said.Scan(func(user string, s *lastseen.Said) bool {
+	p.availabilities.Scan(func(user string, s *lastseen.AvailabilityState) bool {
 		all[user] = fmt.Sprint(*s)
 		return true
 	})

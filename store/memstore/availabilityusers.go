@@ -18,7 +18,7 @@ func (u *users) details(user string) (lastseen.State, *store.Details) {
 	switch a := u.availability; {
 	case e.name&hasDetails != 0:
 		return e.score.State(), a.details[e.name&^hasDetails]
-	case known || a == nil || a.said.Len() == a.saidBy && len(a.inCalls) == 0:
+	case known || a == nil || a.availabilities.Len() == a.listed && len(a.inCalls) == 0:
 		return e.score.State(), nil
 	}
 	if d := u.availability.others(user); d != (store.Details{}) {
@@ -52,8 +52,8 @@ func (u *users) describe(user string, d store.Details) {
 	if d != (store.Details{}) {
 		e.name |= hasDetails
 		u.availability.details[at] = &d
-		if d.Said != (lastseen.Said{}) {
-			u.availability.saidBy++
+		if d.Availability != (lastseen.AvailabilityState{}) {
+			u.availability.listed++
 		}
 	}
 	switch {
@@ -67,8 +67,8 @@ func (u *users) describe(user string, d store.Details) {
 
 // undescribe deletes the details of a user who has some.
 func (u *users) undescribe(at packed.Place) {
-	if u.availability.details[at].Said != (lastseen.Said{}) {
-		u.availability.saidBy--
+	if u.availability.details[at].Availability != (lastseen.AvailabilityState{}) {
+		u.availability.listed--
 	}
 	delete(u.availability.details, at)
 }
@@ -81,14 +81,14 @@ func (u *users) describes(something bool) bool {
 	return u.availability != nil
 }
 
-// setAvailability stores what others see of what a user says, also of a user without a state.
-func (u *users) setAvailability(user string, s lastseen.Said) {
-	if !u.describes(s != (lastseen.Said{})) {
+// setAvailability stores what others see of a user's availability, also of a user without a state.
+func (u *users) setAvailability(user string, s lastseen.AvailabilityState) {
+	if !u.describes(s != (lastseen.AvailabilityState{})) {
 		return
 	}
 	u.availability.set(user, s)
 	d := u.detailsOf(user)
-	d.Said = u.availability.saidOf(user)
+	d.Availability = u.availability.availabilityOf(user)
 	u.describe(user, d)
 }
 
@@ -119,7 +119,7 @@ func (u *users) unlist() *users {
 	empty.unlisted = true
 	if empty.availability = u.availability; empty.availability != nil {
 		clear(empty.availability.details)
-		empty.availability.saidBy = 0
+		empty.availability.listed = 0
 		clear(empty.availability.inCalls)
 		empty.availability.callEnds.Clear()
 	}

@@ -17,7 +17,7 @@ import (
 // benchUser returns one of a million IDs of 16 bytes.
 func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n)*0x9E3779B97F4A7C15) }
 
-// describable returns a store of 100,000 users, and some of them say something.
+// describable returns a store of 100,000 users, some of them with an availability.
 func describable(b *testing.B, every int) *Store {
 	b.Helper()
 	s := open(b, Options{})
@@ -29,7 +29,7 @@ func describable(b *testing.B, every int) *Store {
 	require.NoError(b, err)
 	for n := 0; every > 0 && n < len(batch); n += every {
 		s.tables.mu.Lock()
-		s.tables.index.setAvailability("chat", benchUser(n), lastseen.Said{
+		s.tables.index.setAvailability("chat", benchUser(n), lastseen.AvailabilityState{
 			Availability: lastseen.Busy, Note: fmt.Sprint("in a meeting with ", n), Until: base + lastseen.Instant(n),
 		})
 		s.tables.mu.Unlock()
@@ -37,8 +37,8 @@ func describable(b *testing.B, every int) *Store {
 	return s
 }
 
-// BenchmarkDescribe looks up 100 users. None, every tenth, or all of them say something. It reports the median time of
-// Lookup divided by that of Describe.
+// BenchmarkDescribe looks up 100 users. None, every tenth, or all of them have an availability. It reports the median
+// time of Lookup divided by that of Describe.
 func BenchmarkDescribe(b *testing.B) {
 	ids := make([]string, 100_000)
 	for n := range ids {

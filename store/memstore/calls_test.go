@@ -218,7 +218,7 @@ func TestPurgeInCalls(t *testing.T) {
 func TestInCallsEndWithTheNamespace(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{})
-	availability.SayIn(t, s, "chat", "alice", invisible, base)
+	availability.SetIn(t, s, "chat", "alice", invisible, base)
 	require.NoError(t, s.SetInCall(t.Context(), "chat", "bob", base))
 	_, err := s.Trim(t.Context(), "chat", store.TrimQuery{Age: time.Millisecond, Now: s.tables.readClock(), All: true})
 	require.NoError(t, err)

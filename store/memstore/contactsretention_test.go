@@ -23,7 +23,8 @@ func TestContactsAtTheCutoff(t *testing.T) {
 	contacts.Set(t, s, "carol", "bob")
 	sayAndHide := func(user string, end lastseen.Instant) {
 		contacts.Set(t, s, user, "bob")
-		availability.SayIn(t, s, "chat", user, lastseen.Said{Availability: lastseen.Invisible, Until: end}, base)
+		hides := lastseen.AvailabilityState{Availability: lastseen.Invisible, Until: end}
+		availability.SetIn(t, s, "chat", user, hides, base)
 	}
 	sayAndHide("dave", base+2000)
 	m.Passed.Add(time.Hour)

@@ -15,7 +15,7 @@ import (
 // index holds all data in memory: for each namespace a map for lookups and a tree for order. It does no locking.
 type index struct {
 	namespaces btree.Map[string, *namespace]
-	unlisted   btree.Map[string, *users] // what was said in namespaces that do not exist
+	unlisted   btree.Map[string, *users] // the availability in namespaces that do not exist
 	none       *users                    // of other namespaces
 	hides      bool                      // a user has been hidden since the tables were made
 	live       int64                     // about how many bytes all data takes in a new data file
@@ -95,7 +95,7 @@ func (n *namespace) shrink() {
 	}
 }
 
-// usersOf returns the users of a namespace, or what was said in one that does not exist. It must not be changed.
+// usersOf returns the users of a namespace, or the availability in one that does not exist. It must not be changed.
 func (x *index) usersOf(name string) *users {
 	if n, ok := x.namespaces.Get(name); ok {
 		return n.users
@@ -136,7 +136,7 @@ func (x *index) add(name string) *namespace {
 	return n
 }
 
-// drop removes a namespace and what was said in it, and ends its feed.
+// drop removes a namespace and the availability in it, and ends its feed.
 func (x *index) drop(name string) {
 	x.unlist(name)
 	if u, ok := x.unlisted.Delete(name); ok {
@@ -144,7 +144,7 @@ func (x *index) drop(name string) {
 	}
 }
 
-// unlist removes a namespace, and ends its feed. What was said in it stays.
+// unlist removes a namespace, and ends its feed. The availability in it stays.
 func (x *index) unlist(name string) {
 	x.endFeed(name)
 	n, ok := x.namespaces.Delete(name)

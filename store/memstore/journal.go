@@ -28,7 +28,7 @@ type Log interface {
 	SetDevices(namespace, user string, s lastseen.State, d lastseen.Devices, meta map[string]string)
 	Forget(namespace, user string)
 	Trim(namespace, user string)
-	SetAvailability(namespace, user string, s lastseen.Said)
+	SetAvailability(namespace, user string, s lastseen.AvailabilityState)
 	Hide(namespace, user string, h Hidden)
 	ChangeContacts(namespace, owner string, used lastseen.Instant, add, remove []string)
 	Drop(namespace string)
@@ -65,7 +65,7 @@ func (nothing) Set(_, _ string, _ lastseen.State)                               
 func (nothing) SetDevices(_, _ string, _ lastseen.State, _ lastseen.Devices, _ map[string]string) {}
 func (nothing) Forget(_, _ string)                                                                {}
 func (nothing) Trim(_, _ string)                                                                  {}
-func (nothing) SetAvailability(_, _ string, _ lastseen.Said)                                      {}
+func (nothing) SetAvailability(_, _ string, _ lastseen.AvailabilityState)                         {}
 func (nothing) Hide(_, _ string, _ Hidden)                                                        {}
 func (nothing) Drop(string)                                                                       {}
 func (nothing) Unlist(string)                                                                     {}
@@ -94,8 +94,9 @@ func (x *Tables) Stage(log Log) *Staged {
 	return &Staged{x, transaction{
 		index: &x.index, log: log, maxNamespaces: x.options.MaxNamespaces,
 		staged: map[lastseen.UserKey]lastseen.State{}, adds: map[string]struct{}{},
-		devices: map[string]map[string]deviceChange{}, said: map[lastseen.UserKey]lastseen.Said{},
-		hidden: map[lastseen.UserKey]Hidden{}, contacts: map[lastseen.UserKey]ownedContacts{},
+		devices:        map[string]map[string]deviceChange{},
+		availabilities: map[lastseen.UserKey]lastseen.AvailabilityState{},
+		hidden:         map[lastseen.UserKey]Hidden{}, contacts: map[lastseen.UserKey]ownedContacts{},
 	}}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// TestSizeOfAvailability: docs/decisions/availability.md names the memory of a user who says something.
+// TestSizeOfAvailability: docs/decisions/availability.md names the memory of a user with an availability.
 func TestSizeOfAvailability(t *testing.T) {
 	testenv.SkipWithRace(t, "memory is not measured")
 	const n = 50_000
@@ -34,10 +34,10 @@ func TestSizeOfAvailability(t *testing.T) {
 		require.Positive(t, size, what)
 	}
 	grows("without anything said", 150, func(i int) { x.setIn(chat, names[i], lastseen.State{At: base}) })
-	busy := lastseen.Said{Availability: lastseen.Busy}
+	busy := lastseen.AvailabilityState{Availability: lastseen.Busy}
 	grows("who says Busy", 300, func(i int) { x.setAvailability("chat", names[i], busy) })
 	grows("for a note of 20 characters and an end", 150, func(i int) {
-		x.setAvailability("chat", names[i], lastseen.Said{
+		x.setAvailability("chat", names[i], lastseen.AvailabilityState{
 			Availability: lastseen.Busy, Note: fmt.Sprintf("in room %-12d", i), Until: base + lastseen.Instant(i),
 		})
 	})

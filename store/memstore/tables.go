@@ -87,7 +87,7 @@ func (l *loader) Forget(namespace, user string) {
 	l.x.forget(namespace, user)
 }
 
-func (l *loader) SetAvailability(namespace, user string, s lastseen.Said) {
+func (l *loader) SetAvailability(namespace, user string, s lastseen.AvailabilityState) {
 	l.in(namespace)
 	l.x.setAvailability(namespace, user, s)
 }
@@ -173,7 +173,7 @@ func (f *frozen) scan(log Log, written func() bool) {
 			return written()
 		})
 	}
-	if f.availability.said != nil {
+	if f.availability.availabilities != nil {
 		f.availability.scan(log, f.name, written)
 	}
 	f.contacts.scan(log, f.name, written)

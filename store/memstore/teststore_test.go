@@ -21,9 +21,9 @@ import (
 const base lastseen.Instant = 1_700_000_000_000
 
 var (
-	busy      = lastseen.Said{Availability: lastseen.Busy, Note: "in a meeting"}
-	away      = lastseen.Said{Availability: lastseen.Away, Until: base + 1000}
-	invisible = lastseen.Said{Availability: lastseen.Invisible, Note: "not here"}
+	busy      = lastseen.AvailabilityState{Availability: lastseen.Busy, Note: "in a meeting"}
+	away      = lastseen.AvailabilityState{Availability: lastseen.Away, Until: base + 1000}
+	invisible = lastseen.AvailabilityState{Availability: lastseen.Invisible, Note: "not here"}
 )
 
 func open(t testing.TB, o Options) *Store {
@@ -118,7 +118,7 @@ func (l *lines) add(values ...any) { l.text = append(l.text, fmt.Sprintln(values
 
 func (l *lines) In(namespace string)                          { l.add("in", namespace) }
 func (l *lines) Set(namespace, user string, s lastseen.State) { l.add("set", namespace, user, s) }
-func (l *lines) SetAvailability(namespace, user string, s lastseen.Said) {
+func (l *lines) SetAvailability(namespace, user string, s lastseen.AvailabilityState) {
 	l.add("say", namespace, user, s)
 }
 func (l *lines) Hide(namespace, user string, h Hidden) { l.add("hide", namespace, user, h) }

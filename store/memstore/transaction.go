@@ -20,8 +20,8 @@ type transaction struct {
 	// staged; the devices of users, by namespace and user. A namespace is in it once it has devices.
 	devices map[string]map[string]deviceChange
 
-	said   map[lastseen.UserKey]lastseen.Said // staged; what others see of what users say
-	hidden map[lastseen.UserKey]Hidden        // staged; zero for a hidden time that is deleted
+	availabilities map[lastseen.UserKey]lastseen.AvailabilityState // staged; what others see
+	hidden         map[lastseen.UserKey]Hidden                     // staged; zero for a hidden time that is deleted
 
 	contacts map[lastseen.UserKey]ownedContacts // staged
 
@@ -52,7 +52,7 @@ func (t *transaction) change(key lastseen.UserKey, s lastseen.State) {
 	t.staged[key] = s
 }
 
-// forget removes a user, and what the user said.
+// forget removes a user, and the user's availability.
 func (t *transaction) forget(key lastseen.UserKey) {
 	t.log.Forget(key.Namespace, key.User)
 	t.logged(key.Namespace)
@@ -66,12 +66,12 @@ func (t *transaction) forget(key lastseen.UserKey) {
 		t.staged[key] = lastseen.State{}
 	}
 	t.stageDevices(key.Namespace, key.User, deviceChange{})
-	t.said[key], t.hidden[key] = lastseen.Said{}, Hidden{}
+	t.availabilities[key], t.hidden[key] = lastseen.AvailabilityState{}, Hidden{}
 }
 
-// trim removes a user, but not what the user said.
+// trim removes a user, but not the user's availability.
 func (t *transaction) trim(key lastseen.UserKey) {
-	if t.says(key) {
+	if t.hasAvailability(key) {
 		t.log.Trim(key.Namespace, key.User)
 	} else { // an older lastseen can read the file
 		t.log.Forget(key.Namespace, key.User)
@@ -79,7 +79,7 @@ func (t *transaction) trim(key lastseen.UserKey) {
 	t.change(key, lastseen.State{})
 }
 
-// drop removes a namespace, and what was said in it.
+// drop removes a namespace, and the availability in it.
 func (t *transaction) drop(namespace string) {
 	t.log.Drop(namespace)
 	t.end(func() { t.index.drop(namespace) })
@@ -93,7 +93,7 @@ func (t *transaction) end(namespace func()) {
 	t.drops = append(t.drops, namespace)
 }
 
-// unlist removes a namespace, but not what was said in it.
+// unlist removes a namespace, but not the availability in it.
 func (t *transaction) unlist(namespace string) {
 	t.log.Unlist(namespace)
 	t.end(func() { t.index.unlist(namespace) })
@@ -146,8 +146,8 @@ func (t *transaction) apply() {
 			t.make(key, s)
 		}
 	}
-	for key, s := range t.said {
-		t.makeSaid(key, s)
+	for key, s := range t.availabilities {
+		t.makeAvailability(key, s)
 	}
 	for key, h := range t.hidden {
 		t.index.hide(key.Namespace, key.User, h)

@@ -21,9 +21,9 @@ type users struct {
 	known        map[uint64]entry   // by the hash of the ID; a place can have the mark hasDetails
 	collisions   map[string]entry   // users whose hash is that of another user in known
 	devices      *deviceTable       // nil if no user has had a device
-	availability *availabilityTable // nil if no user has said anything, and no device has been idle
+	availability *availabilityTable // nil if no user has set an availability, and no device has been idle
 	contacts     *contactTable      // nil if no user has had contacts
-	unlisted     bool               // the namespace does not exist; only what was said in it is kept
+	unlisted     bool               // the namespace does not exist; only the availability in it is kept
 	scans        string             // random: the first part of the places of scans, which others do not have
 }
 

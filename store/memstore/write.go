@@ -124,7 +124,7 @@ func (a *events) after(s lastseen.State, at lastseen.Instant) lastseen.State {
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	err := s.journal.Do(ctx, Write{Durable: true, op: opFunc(func(t *transaction) {
 		key := lastseen.UserKey{Namespace: namespace, User: user}
-		if t.get(namespace, user).Known() || t.says(key) {
+		if t.get(namespace, user).Known() || t.hasAvailability(key) {
 			t.forget(key)
 		}
 		t.setContacts(key, t.contactsOf(key), ownedContacts{})
@@ -173,7 +173,7 @@ func (s *Store) RemoveEmpty(ctx context.Context, namespace string) (bool, error)
 	removed := false
 	err := s.journal.Do(ctx, Write{Alone: true, op: opFunc(func(t *transaction) {
 		n, ok := t.index.namespaces.Get(namespace)
-		if !ok || n.users.len() > 0 || !n.users.contacts.empty() || n.users.availability.says(s.tables.readClock()) ||
+		if !ok || n.users.len() > 0 || !n.users.contacts.empty() || n.users.availability.hasAny(s.tables.readClock()) ||
 			s.calls.goOn(namespace) {
 			return
 		}

@@ -140,7 +140,8 @@ func TestCalls(t *testing.T) {
 		func() error { return s.CloseConnections(ctx, "chat", "alice") },
 		func() error { _, _, err := s.Disconnects(ctx, ""); return err },
 		func() error {
-			_, err := s.SetAvailability(ctx, "chat", "alice", lastseen.Said{Availability: lastseen.Away}, now)
+			away := lastseen.AvailabilityState{Availability: lastseen.Away}
+			_, err := s.SetAvailability(ctx, "chat", "alice", away, now)
 			return failure(err)
 		},
 		func() error { _, err := s.ReadAvailability(ctx, "chat", "alice", now); return err },

@@ -14,7 +14,7 @@ import (
 type refusing struct{ store.Store }
 
 func (refusing) SetAvailability(
-	context.Context, string, string, lastseen.Said, lastseen.Instant,
+	context.Context, string, string, lastseen.AvailabilityState, lastseen.Instant,
 ) (lastseen.State, error) {
 	return lastseen.State{}, store.ErrEvicts
 }
@@ -46,7 +46,8 @@ func (refusing) ExpireCalls(context.Context, string) (store.ExpiredCalls, error)
 func TestRefusals(t *testing.T) {
 	c := NewCalls()
 	s := Store(refusing{}, c)
-	_, err := s.SetAvailability(t.Context(), "chat", "alice", lastseen.Said{Availability: lastseen.Invisible}, 1)
+	invisible := lastseen.AvailabilityState{Availability: lastseen.Invisible}
+	_, err := s.SetAvailability(t.Context(), "chat", "alice", invisible, 1)
 	require.ErrorIs(t, err, store.ErrEvicts)
 	require.ErrorIs(t, s.SetContacts(t.Context(), "chat", "alice", nil), store.ErrTooManyContacts)
 	require.ErrorIs(t, s.ChangeContacts(t.Context(), "chat", "alice", nil, nil), store.ErrContactsChanged)

@@ -184,15 +184,15 @@ func (s *observed) Disconnects(
 }
 
 func (s *observed) SetAvailability(
-	ctx context.Context, ns, user string, said lastseen.Said, at lastseen.Instant,
+	ctx context.Context, ns, user string, availability lastseen.AvailabilityState, at lastseen.Instant,
 ) (_ lastseen.State, err error) {
 	defer s.done(s.begin("set_availability"), &err)
-	return s.Store.SetAvailability(ctx, ns, user, said, at)
+	return s.Store.SetAvailability(ctx, ns, user, availability, at)
 }
 
 func (s *observed) ReadAvailability(
 	ctx context.Context, ns, user string, at lastseen.Instant,
-) (_ lastseen.Said, err error) {
+) (_ lastseen.AvailabilityState, err error) {
 	defer s.done(s.begin("read_availability"), &err)
 	return s.Store.ReadAvailability(ctx, ns, user, at)
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
-// This file records and reads what users say: see docs/decisions/availability.md.
+// This file records and reads the availability of users: see docs/decisions/availability.md.
 
 // SetAvailability implements [store.Store].
 func (s *Store) SetAvailability(
-	ctx context.Context, name, user string, said lastseen.Said, at lastseen.Instant,
+	ctx context.Context, name, user string, availability lastseen.AvailabilityState, at lastseen.Instant,
 ) (lastseen.State, error) {
 	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
@@ -32,26 +32,27 @@ func (s *Store) SetAvailability(
 	if err != nil {
 		return lastseen.State{}, err
 	}
-	if s.prepareAvailability(ctx, c, user, said, store.Bounded(at, now)); c.err != nil {
+	if s.prepareAvailability(ctx, c, user, availability, store.Bounded(at, now)); c.err != nil {
 		return lastseen.State{}, c.err
 	}
-	state, err := s.writeAvailability(ctx, c, user, said, at)
+	state, err := s.writeAvailability(ctx, c, user, availability, at)
 	if err != nil {
 		s.metaCache.recheck(name) // see record
 	}
 	return state, err
 }
 
-// prepareAvailability checks a namespace, and registers it where that is necessary for what a user says.
+// prepareAvailability checks a namespace, and registers it where that is necessary for a user's availability.
 func (s *Store) prepareAvailability(
-	ctx context.Context, c *resolvedNamespace, user string, said lastseen.Said, at lastseen.Instant,
+	ctx context.Context, c *resolvedNamespace, user string,
+	availability lastseen.AvailabilityState, at lastseen.Instant,
 ) {
-	invisible := said.Availability == lastseen.Invisible
+	invisible := availability.Availability == lastseen.Invisible
 	if invisible && s.client.Evicts() {
 		c.err = store.ErrEvicts
 		return
 	}
-	if s.verify(ctx, []*resolvedNamespace{c}); c.err != nil || said.At(at) == (lastseen.Said{}) {
+	if s.verify(ctx, []*resolvedNamespace{c}); c.err != nil || availability.At(at) == (lastseen.AvailabilityState{}) {
 		return
 	}
 	if invisible && !c.hasMeta {
@@ -64,13 +65,14 @@ func (s *Store) prepareAvailability(
 }
 
 func (s *Store) writeAvailability(
-	ctx context.Context, c *resolvedNamespace, user string, said lastseen.Said, at lastseen.Instant,
+	ctx context.Context, c *resolvedNamespace, user string,
+	availability lastseen.AvailabilityState, at lastseen.Instant,
 ) (state lastseen.State, err error) {
 	creates := func(has sides) string {
 		switch {
-		case said.Availability == lastseen.Invisible:
+		case availability.Availability == lastseen.Invisible:
 			return "ehp"
-		case has.has("d") || said != lastseen.Said{Until: said.Until}:
+		case has.has("d") || availability != lastseen.AvailabilityState{Until: availability.Until}:
 			return "de"
 		}
 		return ""
@@ -79,7 +81,8 @@ func (s *Store) writeAvailability(
 		namespace: c.namespace, shard: c.of(user), script: scripts.SetAvailability,
 		prepare: func(has sides) (string, string, []any) {
 			return "defhmpru", creates(has) + s.feedLetters(ctx, c.namespace, c.of(user), has), []any{
-				linkBase(), int64(at), user, string(said.Availability), said.Note, int64(said.Until),
+				linkBase(), int64(at), user,
+				string(availability.Availability), availability.Note, int64(availability.Until),
 			}
 		},
 	}})[0]
@@ -104,46 +107,46 @@ func (s *Store) writeAvailability(
 // ReadAvailability implements [store.Store].
 func (s *Store) ReadAvailability(
 	ctx context.Context, name, user string, at lastseen.Instant,
-) (lastseen.Said, error) {
+) (lastseen.AvailabilityState, error) {
 	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.verify)
 	if err != nil {
-		return lastseen.Said{}, err
+		return lastseen.AvailabilityState{}, err
 	}
 	defer cancel()
 	if !c.hasSideKeys() {
-		return lastseen.Said{}, nil
+		return lastseen.AvailabilityState{}, nil
 	}
 	return s.readAvailability(ctx, c, user, at)
 }
 
-// readAvailability reads what a user says. Commands with one key work also while slots move.
+// readAvailability reads a user's availability. Commands with one key work also while slots move.
 func (s *Store) readAvailability(
 	ctx context.Context, c *resolvedNamespace, user string, at lastseen.Instant,
-) (lastseen.Said, error) {
+) (lastseen.AvailabilityState, error) {
 	key, pipe := c.of(user), s.client.Pipeline()
 	private, details := pipe.HGet(ctx, c.sideKey(key, 'p'), user), pipe.HGet(ctx, c.sideKey(key, 'd'), user)
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	text, found, err := textOf(private)
 	if err != nil {
-		return lastseen.Said{}, err
+		return lastseen.AvailabilityState{}, err
 	}
 	if found {
-		said, ok := parsePrivate(text)
+		availability, ok := parsePrivate(text)
 		if !ok {
 			s.warnOfDetails(c.namespace, user)
-		} else if said.HiddenUntil() > at {
-			return said, nil
+		} else if availability.HiddenUntil() > at {
+			return availability, nil
 		}
 	}
 	text, found, err = textOf(details)
 	if err != nil || !found {
-		return lastseen.Said{}, err
+		return lastseen.AvailabilityState{}, err
 	}
 	public, ok := parseDetails(text)
 	if !ok {
 		s.warnOfDetails(c.namespace, user)
 	}
-	return public.Said, nil
+	return public.Availability, nil
 }
 
 // textOf returns the value of a field, and whether there is one.

@@ -107,7 +107,7 @@ func TestVisibleWhileTheClockIsAhead(t *testing.T) {
 	for _, user := range []string{"alice", "bob"} {
 		require.True(t, availability.Set(t, right, user, availability.Invisible).Left)
 	}
-	availability.Set(t, ahead, "alice", lastseen.Said{})
+	availability.Set(t, ahead, "alice", lastseen.AvailabilityState{})
 	require.True(t, availability.Set(t, ahead, "carol", availability.Invisible).Left)
 	now := kit.Now(t, right)
 	require.Equal(t, lastseen.State{At: now}, kit.Ping(t, right, "alice", now), "the clock cannot keep alice hidden")
@@ -142,10 +142,10 @@ func TestWrongClockDeletesNothing(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	right, ahead := newWrongStore(t, url, 0), newWrongStore(t, url, years)
 	now := kit.Now(t, right)
-	hour := lastseen.Said{Availability: lastseen.Away, Until: now.Add(time.Hour)}
+	hour := lastseen.AvailabilityState{Availability: lastseen.Away, Until: now.Add(time.Hour)}
 	availability.Set(t, right, "alice", hour)
-	availability.Set(t, right, "bob", lastseen.Said{Availability: lastseen.Invisible, Until: now.Add(time.Hour)})
-	availability.SayAt(t, ahead, "carol", availability.Busy, now)
+	availability.Set(t, right, "bob", availability.Until(now.Add(time.Hour), availability.Invisible))
+	availability.SetAt(t, ahead, "carol", availability.Busy, now)
 	require.NoError(t, right.Forget(ctx, "chat", "carol"))
 	require.False(t, kit.RemoveEmpty(t, right, "chat"))
 	require.Equal(t, hour, availability.Get(t, right, "alice", kit.Now(t, right)))

@@ -47,7 +47,7 @@ func benchmarkHidden(b *testing.B, kind string, size int) {
 	_, err = s.Ping(ctx, "chat", batch)
 	require.NoError(b, err)
 	if user := map[string]string{"another": "x", "one": "user0"}[kind]; user != "" {
-		_, err = s.SetAvailability(ctx, "chat", user, lastseen.Said{Availability: lastseen.Invisible}, now)
+		_, err = s.SetAvailability(ctx, "chat", user, lastseen.AvailabilityState{Availability: lastseen.Invisible}, now)
 		require.NoError(b, err)
 	}
 	before, pings := redisCPU(b, s), 0
@@ -64,7 +64,7 @@ func benchmarkHidden(b *testing.B, kind string, size int) {
 	b.ReportMetric((redisCPU(b, s)-before)/float64(pings), "redis-µs/ping")
 }
 
-// BenchmarkDescribe measures lookups of 100 users, of whom none, every tenth or each says something.
+// BenchmarkDescribe measures lookups of 100 users, of whom none, every tenth or each has an availability.
 func BenchmarkDescribe(b *testing.B) {
 	for _, every := range []int{0, 10, 1} {
 		b.Run(fmt.Sprint("every", every), func(b *testing.B) {
@@ -77,7 +77,8 @@ func BenchmarkDescribe(b *testing.B) {
 				_, err = s.Ping(ctx, "chat", []store.PresenceEvent{{User: users[i], At: now}})
 				require.NoError(b, err)
 				if every > 0 && i%every == 0 {
-					_, err = s.SetAvailability(ctx, "chat", users[i], lastseen.Said{Availability: lastseen.Busy}, now)
+					busy := lastseen.AvailabilityState{Availability: lastseen.Busy}
+					_, err = s.SetAvailability(ctx, "chat", users[i], busy, now)
 					require.NoError(b, err)
 				}
 			}

@@ -30,11 +30,11 @@ func detailsOf(t testing.TB, client redis.Cmdable, key string) map[string]string
 	return fields
 }
 
-// said has users say something.
-func (f *feed) said(said lastseen.Said, users ...string) {
+// setAvailability has users set an availability.
+func (f *feed) setAvailability(state lastseen.AvailabilityState, users ...string) {
 	f.Helper()
 	for _, user := range users {
-		availability.SayAt(f, f.s, user, said, f.clock())
+		availability.SetAt(f, f.s, user, state, f.clock())
 	}
 }
 
@@ -47,7 +47,8 @@ func (f *feed) keep(key, user, text string, end lastseen.Instant) {
 	require.NoError(f, f.client.ZAdd(ctx, endsKey(key), redis.Z{Member: user, Score: float64(end)}).Err())
 }
 
-// ended has users say something that ends at an instant, which may have passed. They say something else now.
+// ended has users set an availability that ends at an instant, which may have passed. They set another availability
+// now.
 func (f *feed) ended(at lastseen.Instant, users ...string) {
 	f.Helper()
 	f.each(func(key string) error {
@@ -64,7 +65,7 @@ func (f *feed) ended(at lastseen.Instant, users ...string) {
 	})
 }
 
-var busy = lastseen.Said{Availability: lastseen.Busy, Note: "8 17 x"}
+var busy = lastseen.AvailabilityState{Availability: lastseen.Busy, Note: "8 17 x"}
 
 // requireDetails requires that Redis keeps the details of these users alone.
 func (f *feed) requireDetails(users ...string) {
@@ -82,7 +83,7 @@ func (f *feed) requireDetails(users ...string) {
 func TestEndsAhead(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t, 1)
-	f.said(busy, "alice", "bob")
+	f.setAvailability(busy, "alice", "bob")
 	f.quickly(2*time.Second, func() {
 		now := f.clock()
 		f.moveWatermark(now)
@@ -91,9 +92,9 @@ func TestEndsAhead(t *testing.T) {
 		f.requireDetails("alice", "bob")
 	})
 	r := newReader(t, f.s, "alice", "bob")
-	require.Empty(t, r.told["alice"].Said)
+	require.Empty(t, r.told["alice"].Availability)
 
-	f.said(busy, "alice")
+	f.setAvailability(busy, "alice")
 	now := f.clock() + 4*second
 	f.moveWatermark(now - 20*second)
 	f.ended(now-10*second, "alice", "bob")
@@ -108,13 +109,13 @@ func TestEndsAhead(t *testing.T) {
 func TestEntriesWithoutDetails(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t, 1)
-	f.said(busy, "alice")
+	f.setAvailability(busy, "alice")
 	f.ping(f.w, "alice", "7 9 bob")
 	entries, err := f.client.XRange(context.Background(), streamKey("presence:chat"), "-", "+").Result()
 	require.NoError(t, err)
 	require.Len(t, entries, 3)
 	var texts []string
-	for _, e := range entries[1:] { // after what alice says
+	for _, e := range entries[1:] { // after alice's availability
 		_, text, _ := strings.Cut(e.Values["e"].(string), " ")
 		_, text, _ = strings.Cut(text, " ")
 		texts = append(texts, text)

@@ -140,8 +140,9 @@ func entryOf(text string) any { return []any{"1700000000000-3", []any{"e", text}
 // program wrote are none.
 func TestReadEntry(t *testing.T) {
 	const at = " 1600000000000 "
-	busy := store.Details{Said: lastseen.Said{Availability: lastseen.Busy, Note: "8 17 x", Until: 9}, IdleSince: 7}
-	note := store.Details{Said: lastseen.Said{Note: "z"}}
+	state := lastseen.AvailabilityState{Availability: lastseen.Busy, Note: "8 17 x", Until: 9}
+	busy := store.Details{Availability: state, IdleSince: 7}
+	note := store.Details{Availability: lastseen.AvailabilityState{Note: "z"}}
 	for _, test := range []struct {
 		text, user string
 		was, is    store.Details

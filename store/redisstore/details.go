@@ -13,7 +13,8 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
-// This file reads what others see of users besides states, and what users say: see docs/decisions/availability.md.
+// This file reads what others see of users besides states, and the availability of users: see
+// docs/decisions/availability.md.
 
 // Describe implements [store.Store].
 func (s *Store) Describe(
@@ -148,25 +149,25 @@ func (s *Store) warnOfDetails(ns namespace, user string) {
 	s.warnOnce(ns, "details", "what a user says cannot be read: it counts as nothing", "user", user)
 }
 
-// parsePrivate reads what an invisible user says: see set_availability.lua.
-func parsePrivate(text string) (said lastseen.Said, ok bool) {
+// parsePrivate reads an invisible user's availability: see set_availability.lua.
+func parsePrivate(text string) (rest lastseen.AvailabilityState, ok bool) {
 	end, note, goesOn := strings.Cut(text, " ")
 	until, err := strconv.ParseInt(end, 10, 64)
-	said = lastseen.Said{Note: note, Until: lastseen.Instant(until)}
+	rest = lastseen.AvailabilityState{Note: note, Until: lastseen.Instant(until)}
 	if goesOn { // otherwise the user has ended the hidden time
-		said.Availability = lastseen.Invisible
+		rest.Availability = lastseen.Invisible
 	}
-	if err != nil || !validEnd(said.Until) || lastseen.CheckNote(note) != nil {
-		return lastseen.Said{}, false
+	if err != nil || !validEnd(rest.Until) || lastseen.CheckNote(note) != nil {
+		return lastseen.AvailabilityState{}, false
 	}
-	return said, true
+	return rest, true
 }
 
 // parseDetails reads the details of a user: see details.lua.
 func parseDetails(text string) (d store.Details, ok bool) {
-	times, said, _ := strings.Cut(text, " ")
-	availability, said, _ := strings.Cut(said, " ")
-	end, note, complete := strings.Cut(said, " ")
+	times, rest, _ := strings.Cut(text, " ")
+	availability, rest, _ := strings.Cut(rest, " ")
+	end, note, complete := strings.Cut(rest, " ")
 	if !complete {
 		return d, false
 	}
@@ -178,18 +179,18 @@ func parseDetails(text string) (d store.Details, ok bool) {
 	call, noCall := strconv.ParseInt(inCall, 10, 64)
 	until, noUntil := strconv.ParseInt(end, 10, 64)
 	d = store.Details{
-		Said:      lastseen.Said{Note: note, Until: lastseen.Instant(until)},
-		IdleSince: lastseen.Instant(idle), InCallUntil: lastseen.Instant(call),
+		Availability: lastseen.AvailabilityState{Note: note, Until: lastseen.Instant(until)},
+		IdleSince:    lastseen.Instant(idle), InCallUntil: lastseen.Instant(call),
 	}
 	switch a := lastseen.Availability(availability); a {
 	case lastseen.Away, lastseen.Busy:
-		d.Said.Availability = a
+		d.Availability.Availability = a
 	case "-":
 	default:
 		return store.Details{}, false
 	}
-	valid := validEnd(d.Said.Until) && validEnd(d.IdleSince) && validEnd(d.InCallUntil)
-	if errors.Join(noIdle, noCall, noUntil) != nil || !valid || lastseen.CheckNote(d.Said.Note) != nil {
+	valid := validEnd(d.Availability.Until) && validEnd(d.IdleSince) && validEnd(d.InCallUntil)
+	if errors.Join(noIdle, noCall, noUntil) != nil || !valid || lastseen.CheckNote(d.Availability.Note) != nil {
 		return store.Details{}, false
 	}
 	return d, true

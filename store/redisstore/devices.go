@@ -134,8 +134,8 @@ func (d *pendingDevices) args(c *chunk) []any {
 	for i, at := range c.index {
 		item := &d.items[at]
 		latest = max(latest, item.At)
-		said := saidOf(header, item)
-		args = append(args, int64(item.At), &item.User, &said)
+		text := deviceText(header, item)
+		args = append(args, int64(item.At), &item.User, &text)
 		if item.Meta != "" {
 			metas = append(metas, i+1, &item.Meta)
 		}
@@ -157,8 +157,8 @@ func (c writeCmd) leaveArgs() []any {
 	return args
 }
 
-// saidOf returns what an item says about a record, as devices.lua takes it. header is the first line of the records.
-func saidOf(header string, item *store.DeviceEvent) string {
+// deviceText returns the record of an item as devices.lua expects it. header is the first line of the records.
+func deviceText(header string, item *store.DeviceEvent) string {
 	switch {
 	case item.Gone:
 		return "\n" + string(item.Kind) + " " + item.ID + "\t1 0 "

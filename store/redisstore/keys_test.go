@@ -119,11 +119,11 @@ func TestOtherTypes(t *testing.T) {
 			require.NoError(t, client.Del(ctx, key).Err())
 			require.NoError(t, client.Set(ctx, key, "a string", 0).Err())
 			all := stores.AllCalls(s, "chat")
-			for name, said := range map[string]lastseen.Said{
+			for name, state := range map[string]lastseen.AvailabilityState{
 				"Busy": availability.Busy, "Invisible": availability.Invisible, "Nothing": {},
 			} {
 				now := kit.Now(t, s)
-				all[name] = func() error { return kit.ErrorOf(s.SetAvailability(ctx, "chat", "bob", said, now)) }
+				all[name] = func() error { return kit.ErrorOf(s.SetAvailability(ctx, "chat", "bob", state, now)) }
 			}
 			bye := stores.ByeOnDevice("tab", kit.Base+1)
 			bye.Meta = "[]"
@@ -154,7 +154,7 @@ func fillAll(t *testing.T, s *redisstore.Store) {
 	device.Meta = "{}"
 	stores.Record(t, s, device)
 	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
-	availability.Set(t, s, "carol", lastseen.Said{Note: "x", Until: end})
+	availability.Set(t, s, "carol", lastseen.AvailabilityState{Note: "x", Until: end})
 	availability.Set(t, s, "dora", availability.Invisible)
 	c := newCallers(t, s)
 	n := c.Call("carol", "erin")

@@ -84,9 +84,9 @@ func (l *lossTest) prepare(key string) string {
 	old := kit.Now(l, s).Add(-time.Minute)
 	must(s.Ping(ctx, "chat", kit.Events(old, all...)))(l.T)
 	hash := l.client.Dump(ctx, sidesKey(stores.Chat)).Val()
-	availability.Set(l, s, "alice", lastseen.Said{Note: "x", Until: old.Add(time.Hour)})
-	availability.SayAt(l, s, "bob", availability.Invisible, old)
-	availability.SayAt(l, s, "carol", availability.Invisible, old)
+	availability.Set(l, s, "alice", lastseen.AvailabilityState{Note: "x", Until: old.Add(time.Hour)})
+	availability.SetAt(l, s, "bob", availability.Invisible, old)
+	availability.SetAt(l, s, "carol", availability.Invisible, old)
 	device := stores.OnDevice("erin", "tab", old)
 	device.Meta = "{}"
 	stores.Record(l, s, device)
@@ -97,7 +97,7 @@ func (l *lossTest) prepare(key string) string {
 		dump = hash
 	}
 	require.NotEmpty(l, dump)
-	availability.SayAt(l, s, "bob", lastseen.Said{}, old+1)
+	availability.SetAt(l, s, "bob", lastseen.AvailabilityState{}, old+1)
 	now := kit.Now(l, s)
 	must(s.Ping(ctx, "chat", kit.Events(now, all...)))(l.T)
 	device.At, device.Meta = now, ""
@@ -129,7 +129,7 @@ func (l *lossTest) load() (stop func()) {
 	}
 }
 
-// write pings, leaves, says something and sweeps.
+// write pings, leaves, sets an availability and sweeps.
 func (l *lossTest) write(s *redisstore.Store, i int) error {
 	ctx := context.Background()
 	now, noClock := s.Now(ctx)
@@ -142,13 +142,13 @@ func (l *lossTest) write(s *redisstore.Store, i int) error {
 	erin := stores.OnDevice("erin", "phone", now)
 	_, noDevice := s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceEvent{erin})
 	_, noLeave := s.Leave(ctx, "chat", kit.Events(now, "frank"))
-	_, notSaid := s.SetAvailability(ctx, "chat", "u1", lastseen.Said{Note: fmt.Sprint(i)}, now)
+	_, noAvailability := s.SetAvailability(ctx, "chat", "u1", lastseen.AvailabilityState{Note: fmt.Sprint(i)}, now)
 	sweep := &store.ChangesSweep{Namespace: "chat", Thresholds: brief, Now: now}
 	s.SweepChanges(ctx, []*store.ChangesSweep{sweep})
 	if errors.Is(sweep.Err, store.ErrNotRecorded) {
 		sweep.Err = s.RecordChanges(ctx, "chat", brief)
 	}
-	return errors.Join(noClock, noPing, noDevice, noLeave, notSaid, sweep.Err)
+	return errors.Join(noClock, noPing, noDevice, noLeave, noAvailability, sweep.Err)
 }
 
 // requireSettled waits until all servers and the follower show the truth.

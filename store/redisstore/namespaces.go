@@ -326,7 +326,7 @@ func (s *registry) listAgain(ctx context.Context, name string) (bool, error) {
 	return found, redisclient.Translate(err)
 }
 
-// isUsed reports whether a namespace has users, users who say something that others see, or a call that goes on.
+// isUsed reports whether a namespace has users, users with an availability that others see, or a call that goes on.
 func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
 	if n, err := s.members(ctx, ns); err != nil || n > 0 {
 		return n > 0, err

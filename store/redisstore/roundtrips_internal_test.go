@@ -197,7 +197,8 @@ func TestRoundTripsOfDevices(t *testing.T) {
 
 // BenchmarkLongestCommand measures the longest command or script that the largest request of each route causes, by
 // Redis' slow log, and how long others wait. IDs have 32 bytes, users 32 devices, and namespaces a feed and users who
-// say something. Bulk requests of more than 1,000 users cause more scripts, but no longer ones. See docs/limits.md.
+// set an availability. Bulk requests of more than 1,000 users cause more scripts, but no longer ones. See
+// docs/limits.md.
 func BenchmarkLongestCommand(b *testing.B) {
 	ctx, s := context.Background(), openNew(b, Options{})
 	const window = time.Hour
@@ -235,8 +236,8 @@ func BenchmarkLongestCommand(b *testing.B) {
 	}
 	require.NoError(b, s.RecordChanges(ctx, "chat", lastseen.Thresholds{Green: time.Minute, Yellow: window}))
 	for _, user := range many[:1000] {
-		said := lastseen.Said{Availability: lastseen.Busy, Note: "in a meeting until three"}
-		_, err := s.SetAvailability(ctx, "chat", user, said, now())
+		availability := lastseen.AvailabilityState{Availability: lastseen.Busy, Note: "in a meeting until three"}
+		_, err := s.SetAvailability(ctx, "chat", user, availability, now())
 		require.NoError(b, err)
 	}
 	_, err := s.Ping(ctx, "chat", events(many))

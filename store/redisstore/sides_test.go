@@ -30,7 +30,7 @@ func TestFeaturesActAtOnce(t *testing.T) {
 			require.Zero(t, described(t, s, "alice"))
 		}
 		availability.Set(t, a, "bob", availability.Busy)
-		require.Equal(t, availability.Busy, described(t, b, "bob").Said)
+		require.Equal(t, availability.Busy, described(t, b, "bob").Availability)
 		state := availability.Set(t, a, "alice", availability.Invisible)
 		require.True(t, state.Left)
 		require.Equal(t, state, kit.Ping(t, b, "alice", kit.Now(t, b)))
@@ -66,10 +66,13 @@ func TestLostHash(t *testing.T) {
 	const all = "-cdfhprsu"
 	require.Equal(t, all, stores.Sides(t, client))
 	for name, call := range map[string]func(){
-		"Ping":     func() { require.Equal(t, state, kit.Ping(t, s, "alice", kit.Now(t, s))) },
-		"Leave":    func() { kit.Leave(t, s, "erin", now+1) },
-		"Devices":  func() { stores.Record(t, s, stores.OnDevice("carol", "tab", now+1)) },
-		"Describe": func() { require.Equal(t, availability.Busy, described(t, s, "bob").Said); kit.Ping(t, s, "x", now) },
+		"Ping":    func() { require.Equal(t, state, kit.Ping(t, s, "alice", kit.Now(t, s))) },
+		"Leave":   func() { kit.Leave(t, s, "erin", now+1) },
+		"Devices": func() { stores.Record(t, s, stores.OnDevice("carol", "tab", now+1)) },
+		"Describe": func() {
+			require.Equal(t, availability.Busy, described(t, s, "bob").Availability)
+			kit.Ping(t, s, "x", now)
+		},
 		"Say":      func() { availability.Set(t, s, "bob", availability.Busy) },
 		"Changes":  func() { newReader(t, s, "bob") },
 		"Forget":   func() { require.NoError(t, s.Forget(ctx, "chat", "nobody")) },
@@ -99,9 +102,9 @@ func TestEmptiedSideKeysLeaveTheHash(t *testing.T) {
 	}
 	kit.Ping(t, s, "alice", now)
 	requireSides("-")
-	availability.Set(t, s, "alice", lastseen.Said{Note: "x", Until: now + hour})
+	availability.Set(t, s, "alice", lastseen.AvailabilityState{Note: "x", Until: now + hour})
 	requireSides("-de")
-	availability.Set(t, s, "alice", lastseen.Said{})
+	availability.Set(t, s, "alice", lastseen.AvailabilityState{})
 	requireSides("-")
 	device := stores.OnDevice("alice", "tab", now)
 	device.Meta, device.Idle = "{}", now-1
@@ -135,7 +138,7 @@ func TestOldLayout(t *testing.T) {
 
 	s := stores.New(t, redisstore.Options{URL: url})
 	require.Equal(t, state, kit.Ping(t, s, "alice", kit.Now(t, s)))
-	require.Equal(t, availability.Busy, described(t, s, "bob").Said)
+	require.Equal(t, availability.Busy, described(t, s, "bob").Availability)
 	require.Equal(t, map[string]string{"chat": meta}, client.HGetAll(ctx, "presence::meta").Val())
 	require.Equal(t, "-dfhps", stores.Sides(t, client))
 	newReader(t, s, "bob").requireTruth()
@@ -240,13 +243,13 @@ func TestLostKeyOfHiddenTimes(t *testing.T) {
 		for name, lose := range lose {
 			t.Run(key+" "+name, func(t *testing.T) {
 				now := kit.Now(t, s)
-				availability.Set(t, s, "alice", lastseen.Said{})
+				availability.Set(t, s, "alice", lastseen.AvailabilityState{})
 				for _, user := range []string{"bob", "dave", "erin"} {
-					availability.SayAt(t, s, user, availability.Invisible, now-1000)
+					availability.SetAt(t, s, user, availability.Invisible, now-1000)
 				}
 				dump := client.Dump(ctx, key).Val()
 				for _, user := range []string{"bob", "dave"} {
-					availability.SayAt(t, s, user, lastseen.Said{}, now-500)
+					availability.SetAt(t, s, user, lastseen.AvailabilityState{}, now-500)
 				}
 				require.NoError(t, s.Forget(ctx, "chat", "erin"))
 				hidden := append([]string{"alice"}, crowd...)
@@ -267,7 +270,7 @@ func TestLostKeyOfHiddenTimes(t *testing.T) {
 				require.Regexp(t, `cmdstat_[hz]scan:calls=([3-9]|1\d),`, client.Info(ctx, "commandstats").Val())
 				private := client.HLen(ctx, stores.PrivateOfChat).Val()
 				require.Equal(t, client.ZCard(ctx, stores.HiddenOfChat).Val(), private)
-				availability.Set(t, other, "alice", lastseen.Said{})
+				availability.Set(t, other, "alice", lastseen.AvailabilityState{})
 				require.False(t, kit.Ping(t, other, "alice", kit.Now(t, other)+1).Left)
 			})
 		}
@@ -290,15 +293,15 @@ func TestHiddenTimesWithoutMark(t *testing.T) {
 		s := stores.New(t, redisstore.Options{URL: url})
 		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 		now := kit.Now(t, s)
-		availability.SayAt(t, s, "alice", availability.Invisible, now-1000)
-		availability.SayAt(t, s, "bob", availability.Invisible, now-1000)
-		availability.SayAt(t, s, "bob", lastseen.Said{}, now-500) // before the present also by the clock of Redis
+		availability.SetAt(t, s, "alice", availability.Invisible, now-1000)
+		availability.SetAt(t, s, "bob", availability.Invisible, now-1000)
+		availability.SetAt(t, s, "bob", lastseen.AvailabilityState{}, now-500) // before the present also by the clock of Redis
 		require.NoError(t, client.ZRem(ctx, stores.HiddenOfChat, "").Err())
 		require.NoError(t, client.HDel(ctx, stores.PrivateOfChat, "", "bob").Err())
 		require.NoError(t, client.Del(ctx, key).Err())
 		require.True(t, kit.Ping(t, s, "alice", now).Left, key)
 		require.False(t, kit.Ping(t, s, "bob", now).Left, key)
-		availability.Set(t, s, "alice", lastseen.Said{})
+		availability.Set(t, s, "alice", lastseen.AvailabilityState{})
 		require.False(t, kit.Ping(t, s, "alice", kit.Now(t, s)+1).Left, key)
 	}
 }

@@ -73,9 +73,9 @@ func testFeedWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
 	require.Zero(t, r.resets, "nothing was lost")
 }
 
-// testDetailsWhileSlotsMove is the same while some of the users say something.
+// testDetailsWhileSlotsMove is the same while some of the users set an availability.
 func testDetailsWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
-	f.said(busy, stores.Numbered("u", 10)...)
+	f.setAvailability(busy, stores.Numbered("u", 10)...)
 	testFeedWhileSlotsMove(t, c, f)
 }
 

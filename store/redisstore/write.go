@@ -327,7 +327,7 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	return cmp.Or(failed, s.forgetContacts(ctx, ns, user)) // whatever failed, as much as possible is deleted
 }
 
-// forgetUser deletes a user with devices and what the user says, and appends that to the feed, if there is one.
+// forgetUser deletes a user with devices and the user's availability, and appends that to the feed, if there is one.
 func (s *Store) forgetUser(ctx context.Context, ns namespace, user string) error {
 	shard := ns.of(user)
 	if !ns.hasSideKeys() {

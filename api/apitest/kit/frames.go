@@ -98,7 +98,7 @@ func WantCall(t *testing.T, c *Socket, call map[string]any, state lastseen.CallS
 	return got
 }
 
-// Saying returns the fields by which a client learns what its user says.
+// Saying returns the fields by which a client learns its user's availability.
 func Saying(availability, note, until any) map[string]any {
 	return map[string]any{"availability": availability, "note": note, "until": until}
 }

@@ -93,17 +93,17 @@ func (h *HookedStore) Describe(
 }
 
 func (h *HookedStore) SetAvailability(
-	ctx context.Context, n, user string, said lastseen.Said, at lastseen.Instant,
+	ctx context.Context, n, user string, availability lastseen.AvailabilityState, at lastseen.Instant,
 ) (lastseen.State, error) {
 	return throughHooks(ctx, h, "SetAvailability", func() (lastseen.State, error) {
-		return h.Store.SetAvailability(ctx, n, user, said, at)
+		return h.Store.SetAvailability(ctx, n, user, availability, at)
 	})
 }
 
 func (h *HookedStore) ReadAvailability(
 	ctx context.Context, n, user string, at lastseen.Instant,
-) (lastseen.Said, error) {
-	return throughHooks(ctx, h, "ReadAvailability", func() (lastseen.Said, error) {
+) (lastseen.AvailabilityState, error) {
+	return throughHooks(ctx, h, "ReadAvailability", func() (lastseen.AvailabilityState, error) {
 		return h.Store.ReadAvailability(ctx, n, user, at)
 	})
 }

@@ -45,6 +45,6 @@ const (
 	TickInterval  = 20 * time.Second
 	CallsPause    = 5 * time.Second        // between two readings of a poll for calls
 	LateCall      = time.Second            // after its end, a call that was not heard to end is read
-	MaxSelfEnd    = time.Hour              // after which what users say is read again
+	MaxSelfEnd    = time.Hour              // after which the availability of users is read again
 	MaxSending    = 100 * time.Millisecond // that a slow caller delays what the callee is sent
 )

@@ -181,8 +181,8 @@ func shownAs(p store.Published) string {
 	if p.Left {
 		text += " left"
 	}
-	if p.Said.Availability != "" {
-		text += " " + string(p.Said.Availability)
+	if p.Availability.Availability != "" {
+		text += " " + string(p.Availability.Availability)
 	}
 	if p == (store.Published{Status: lastseen.Grey}) {
 		return "never"

@@ -183,7 +183,7 @@ func (n *session) handleLeave(f clientFrame) error {
 	if _, err := n.device.Leave(n.ctx); err != nil {
 		return err
 	}
-	n.say(departed)
+	n.setOutcome(departed)
 	n.confirm(f.id)
 	n.socket.Close(transport.CodeNormal, "")
 	return nil

@@ -183,7 +183,7 @@ func (s *userStates) read(ctx context.Context, st *userState, why *reason) (r st
 	r = stateRead{began: began, now: clockReading{now, time.Now()}}
 	var failed, failedCalls error
 	if why.availability {
-		r.said, failed = server.Store.ReadAvailability(ctx, st.key.Namespace, st.key.User, now)
+		r.availability, failed = server.Store.ReadAvailability(ctx, st.key.Namespace, st.key.User, now)
 	}
 	if why.ofCalls() {
 		r.found, r.deleted, failedCalls = s.readCalls(ctx, server, st, why)
@@ -204,12 +204,12 @@ func (s *userStates) read(ctx context.Context, st *userState, why *reason) (r st
 
 // stateRead is what a read returned.
 type stateRead struct {
-	began   uint64
-	now     clockReading
-	said    lastseen.Said
-	found   []lastseen.Call
-	deleted []string        // IDs
-	lost    []lastseen.Call // which go on although clients were sent before that they are over
+	began        uint64
+	now          clockReading
+	availability lastseen.AvailabilityState
+	found        []lastseen.Call
+	deleted      []string        // IDs
+	lost         []lastseen.Call // which go on although clients were sent before that they are over
 }
 
 // setRead notes the availability as a read has it. If it became known while the read was in progress, it is not clear
@@ -219,7 +219,7 @@ func (s *userStates) setRead(st *userState, r stateRead, renewed bool) {
 		s.enqueue(st, &reason{availability: true, renewed: renewed})
 		return
 	}
-	s.setAvailability(st, r.said.At(r.now.time), renewed)
+	s.setAvailability(st, r.availability.At(r.now.time), renewed)
 }
 
 // beginRead returns the number of a read, and adds the call that goes on as far as clients know if calls are read. It

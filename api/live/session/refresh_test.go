@@ -16,12 +16,13 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// setAvailability sets what alice says, without a signal.
+// setAvailability sets alice's availability, without a signal.
 func setAvailability(t *testing.T, s store.Store, availability lastseen.Availability) {
 	t.Helper()
 	now, err := s.Now(t.Context())
 	require.NoError(t, err)
-	_, err = s.SetAvailability(t.Context(), "chat", "alice", lastseen.Said{Availability: availability}, now)
+	state := lastseen.AvailabilityState{Availability: availability}
+	_, err = s.SetAvailability(t.Context(), "chat", "alice", state, now)
 	require.NoError(t, err)
 }
 

@@ -119,10 +119,10 @@ func (n *session) renew() {
 }
 
 // appendAvailability appends the availability of a user as fields of JSON, null for what is not set.
-func appendAvailability(b []byte, said lastseen.Said) []byte {
-	b = appendOptional(append(b, `"availability":`...), string(said.Availability))
-	b = appendOptional(append(b, `,"note":`...), said.Note)
-	return request.Timestamp(said.Until).AppendJSON(append(b, `,"until":`...))
+func appendAvailability(b []byte, availability lastseen.AvailabilityState) []byte {
+	b = appendOptional(append(b, `"availability":`...), string(availability.Availability))
+	b = appendOptional(append(b, `,"note":`...), availability.Note)
+	return request.Timestamp(availability.Until).AppendJSON(append(b, `,"until":`...))
 }
 
 // appendOptional appends a string as JSON: null for an empty one.

@@ -20,7 +20,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// awaitSelf reads frames of a client until one says this. What the user said just before a greeting can come once more
+// awaitSelf reads frames of a client until one says this. An availability set just before a greeting can come once more
 // after it.
 func awaitSelf(t *testing.T, c *kit.Socket, says map[string]any) {
 	t.Helper()
@@ -29,7 +29,7 @@ func awaitSelf(t *testing.T, c *kit.Socket, says map[string]any) {
 	}
 }
 
-// TestSelf: all connections of a user learn what the user says, on all servers, and those of others do not.
+// TestSelf: all connections of a user learn the user's availability, on all servers, and those of others do not.
 func TestSelf(t *testing.T) {
 	t.Parallel()
 	apitest.EachPair(t, func(t *testing.T, one, two *apitest.Server) {
@@ -58,7 +58,7 @@ func TestSelf(t *testing.T) {
 	})
 }
 
-// TestSelfEnds: a client learns that what its user says has ended, and what the user said before being invisible.
+// TestSelfEnds: a client learns that its user's availability has ended, and the availability before being invisible.
 func TestSelfEnds(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
 		w.Connects()
@@ -74,7 +74,7 @@ func TestSelfEnds(t *testing.T) {
 	})
 }
 
-// TestSelfEndsByTheStoresClock: the timer alone does not end what a user says.
+// TestSelfEndsByTheStoresClock: the timer alone does not end a user's availability.
 func TestSelfEndsByTheStoresClock(t *testing.T) {
 	t.Parallel()
 	w := apitest.NewSocketServer(t)
@@ -92,7 +92,7 @@ func TestSelfEndsByTheStoresClock(t *testing.T) {
 	alice.Quiet() // nothing else came before
 }
 
-// readStore is a store that a test can have do something around reads of what users say.
+// readStore is a store that a test can have do something around reads of the availability of users.
 type readStore struct {
 	*kit.HookedStore
 	reads       atomic.Int64
@@ -121,17 +121,18 @@ func newReadStore(t *testing.T) *readStore {
 	return r
 }
 
-// set sets what alice says, without a signal.
-func (r *readStore) set(said lastseen.Said) error {
+// set sets alice's availability, without a signal.
+func (r *readStore) set(availability lastseen.AvailabilityState) error {
 	now, err := r.Now(context.Background())
 	if err == nil {
-		_, err = r.SetAvailability(context.Background(), "chat", "alice", said, now)
+		_, err = r.SetAvailability(context.Background(), "chat", "alice", availability, now)
 	}
 	return err
 }
 
 // TestSelfWhileOpening: what changes after it was read for the frame welcome, and before that was sent, follows, unless
-// it was read in time for the frame. If signals are lost meanwhile and nobody has said anything, it is not sent again.
+// it was read in time for the frame. If signals are lost meanwhile and nobody has set an availability, it is not sent
+// again.
 func TestSelfWhileOpening(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ says, inTime bool }{{true, false}, {true, true}, {false, false}} {
@@ -144,7 +145,7 @@ func TestSelfWhileOpening(t *testing.T) {
 			case 1:
 				signal := store.Signal{}
 				if test.says {
-					err := s.set(lastseen.Said{Availability: lastseen.Busy})
+					err := s.set(lastseen.AvailabilityState{Availability: lastseen.Busy})
 					assert.NoError(t, err) //nolint:testifylint // not the goroutine of the test
 					signal = store.Signal{Kind: "self", Namespace: "chat", User: "alice"}
 				}
@@ -217,7 +218,7 @@ func waitWelcomed(t *testing.T, w *apitest.Server) {
 	}
 }
 
-// TestSelfAfterLostSignals: what users say is read again, once for all connections of a user.
+// TestSelfAfterLostSignals: the availability of users is read again, once for all connections of a user.
 func TestSelfAfterLostSignals(t *testing.T) {
 	t.Parallel()
 	s := newReadStore(t)
@@ -228,7 +229,7 @@ func TestSelfAfterLostSignals(t *testing.T) {
 	_, _ = w.Hello(`{"user":"bob"}`)
 	_, _ = w.Hello(`{"watch":{"users":["bob"]}}`)
 	waitWelcomed(t, w)
-	require.NoError(t, s.set(lastseen.Said{Availability: lastseen.Busy}))
+	require.NoError(t, s.set(lastseen.AvailabilityState{Availability: lastseen.Busy}))
 	before := s.reads.Load()
 	w.Config.Shared.Receive(store.Signal{})
 	require.Equal(t, "busy", one.Want("self")["availability"])
@@ -252,7 +253,7 @@ func TestSelfWhileTheStoreIsAway(t *testing.T) {
 	s := newReadStore(t)
 	w := apitest.NewSocketServerOn(t, s)
 	alice, _ := w.Hello(`{"user":"alice"}`)
-	require.NoError(t, s.set(lastseen.Said{Availability: lastseen.Busy}))
+	require.NoError(t, s.set(lastseen.AvailabilityState{Availability: lastseen.Busy}))
 	var away atomic.Bool
 	away.Store(true)
 	failed := make(chan struct{}, 100)
@@ -271,9 +272,9 @@ func TestSelfWhileTheStoreIsAway(t *testing.T) {
 	require.Equal(t, "busy", alice.Want("self")["availability"])
 }
 
-// TestSelfSaidTwice: two devices say something at the same time, and what was said last is what the connections knew
+// TestSelfSetTwice: two devices set an availability at the same time, and the last one is what the connections knew
 // before. They are sent it nevertheless: one of the devices knows from its response what is not so any longer.
-func TestSelfSaidTwice(t *testing.T) {
+func TestSelfSetTwice(t *testing.T) {
 	t.Parallel()
 	s := newReadStore(t)
 	w := apitest.NewSocketServerOn(t, s)
@@ -297,7 +298,7 @@ func TestSelfSaidTwice(t *testing.T) {
 	require.Equal(t, kit.Saying("away", nil, nil), says)
 }
 
-// waitReread waits until all that has to be read again of what users say was read, and what follows was sent.
+// waitReread waits until every availability that has to be read again was read, and what follows was sent.
 func waitReread(t *testing.T, w *apitest.Server) {
 	t.Helper()
 	kit.Await(t, func() bool { return w.Config.Shared.Refreshing() == 0 })

@@ -41,7 +41,7 @@ type session struct {
 	asked      atomic.Bool // to connect to another server
 	heard      atomic.Bool // since the last ping
 	unanswered int8        // pings; used by the timer alone
-	said       ending      // what the session or the client has said about its end; guarded by mu
+	outcome    outcome     // so far; guarded by mu
 	memory     *limit.Hold // of the message that is read; nil for none; used by the reader alone
 
 	mu          sync.Mutex
@@ -60,15 +60,15 @@ type session struct {
 	sends       *sendQueue // nil if nothing waits, and then no goroutine sends
 }
 
-// ending is what was said about the end of a session.
-type ending int8
+// outcome is why a session ends.
+type outcome int8
 
-// The endings, in order: a later one replaces an earlier one.
+// The outcomes, in order: a later one replaces an earlier one.
 const (
-	unsaid   ending = iota
-	byServer        // the server closes it, or asked the client to leave
-	silent          // the client does not answer
-	departed        // the client sent a leave
+	unknown  outcome = iota
+	byServer         // the server closes it, or asked the client to leave
+	silent           // the client does not answer
+	departed         // the client left with a frame
 )
 
 // begin begins the session.
@@ -110,11 +110,11 @@ func (n *session) end(how transport.Ending) {
 	n.leaveArrivals()
 	n.mu.Lock()
 	n.timer.Stop()
-	device, said, mailbox := n.device, n.said, n.mailbox
+	device, outcome, mailbox := n.device, n.outcome, n.mailbox
 	n.mu.Unlock()
 	mailbox.close()
 	if device != nil {
-		device.End(endingOf(how, said)) // before EndWebSockets can return: the registry is stopped then
+		device.End(endingOf(how, outcome)) // before EndWebSockets can return: the registry is stopped then
 	}
 	n.sockets.remove(n)
 	n.ticket.close()
@@ -127,14 +127,14 @@ func (n *session) end(how transport.Ending) {
 	}
 }
 
-// endingOf returns how a user's connection ended. Only what the client did is a leave.
-func endingOf(how transport.Ending, said ending) connections.Ending {
+// endingOf returns how a user's connection ended. Only a client that left itself has Left.
+func endingOf(how transport.Ending, outcome outcome) connections.Ending {
 	switch {
-	case said == departed:
+	case outcome == departed:
 		return connections.Left
-	case said == unsaid && how == transport.Gone:
+	case outcome == unknown && how == transport.Gone:
 		return connections.Gone
-	case said == silent, how == transport.Lost:
+	case outcome == silent, how == transport.Lost:
 		return connections.Silent
 	default:
 		return connections.Ended
@@ -175,17 +175,17 @@ func (n *session) currentCaller() *auth.Caller {
 	return n.caller
 }
 
-// say notes what was said about the end.
-func (n *session) say(e ending) {
+// setOutcome records an outcome, unless a later one in their order was recorded.
+func (n *session) setOutcome(e outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.said = max(n.said, e)
+	n.outcome = max(n.outcome, e)
 }
 
 // close ends the session with an error, by a close frame with its code.
 func (n *session) close(err error) {
 	e := n.Classify(err)
-	n.say(byServer)
+	n.setOutcome(byServer)
 	if n.socket.Close(e.Code.CloseCode(), string(e.Code)) {
 		n.report(e, err)
 	}
@@ -204,7 +204,7 @@ func (n *session) report(e *problem.Error, err error) {
 
 // fail sends an error as a problem, and ends the session: a close frame has no room for details.
 func (n *session) fail(err error, id string) {
-	n.say(byServer)
+	n.setOutcome(byServer)
 	late := time.AfterFunc(closeWait, func() { n.close(err) }) // another frame may be on its way to a slow client
 	_ = n.sendWithin(n.problem(n.Classify(err), id), closeWait)
 	late.Stop()
@@ -272,7 +272,7 @@ func (n *session) beat() bool {
 		n.unanswered = 0
 	}
 	if n.unanswered >= maxUnanswered {
-		n.say(silent)
+		n.setOutcome(silent)
 		n.close(problem.New(problem.TimedOut, "The client does not answer pings."))
 		return false
 	}
@@ -319,7 +319,7 @@ func (n *session) bye() {
 	if n.asked.Swap(true) {
 		return
 	}
-	n.say(byServer)
+	n.setOutcome(byServer)
 	after := n.newest.Load().Jitter(0, maxByePause).Milliseconds()
 	n.send([]byte(fmt.Sprintf(`{"bye":{"reconnect_after_ms":%d}}`, after)))
 }

@@ -68,7 +68,7 @@ type userState struct {
 	sending   int      // mailboxes with sending set
 	afterSent []func() // see whenSent
 
-	availability      lastseen.Said
+	availability      lastseen.AvailabilityState
 	availabilitySince uint64 // when it became known
 	availabilityNews  uint64 // when clients had to be sent it last
 	renewed           uint64 // when it was known last that the user has set it
@@ -134,7 +134,7 @@ func stop(t *time.Timer) {
 }
 
 // take returns what has changed since it was called last: the availability, nil if it has not, and calls.
-func (m *mailbox) take() (availability *lastseen.Said, changed []lastseen.Call) {
+func (m *mailbox) take() (availability *lastseen.AvailabilityState, changed []lastseen.Call) {
 	m.states.mu.Lock()
 	defer m.states.mu.Unlock()
 	st := m.state
@@ -165,7 +165,7 @@ func (k knownCall) compare(other knownCall) int { return cmp.Compare(k.changed, 
 // beginning is the state of a user when a connection opens.
 type beginning struct {
 	now          lastseen.Instant
-	availability lastseen.Said
+	availability lastseen.AvailabilityState
 	ongoing      []lastseen.Call // one at most
 	renewed      bool            // the user has set the availability since the mailbox was opened
 }
@@ -242,7 +242,7 @@ func (st *userState) wakePolls() {
 // setAvailability notes what a read returned. Renewed says that the user has set it since, perhaps to the same: clients
 // are sent it in any case, since they may know something else, from the response to a request of theirs that was done
 // before another device's request. The caller holds the mutex.
-func (s *userStates) setAvailability(st *userState, a lastseen.Said, renewed bool) {
+func (s *userStates) setAvailability(st *userState, a lastseen.AvailabilityState, renewed bool) {
 	if renewed || a != st.availability {
 		st.availability, st.availabilityNews = a, st.change()
 	}

@@ -72,7 +72,7 @@ func (n *session) handleTyping(f clientFrame) error {
 		return err
 	}
 	// Each time: another server may have made the user invisible just now.
-	said, err := s.Store.ReadAvailability(n.ctx, n.namespace, n.user, now)
+	availability, err := s.Store.ReadAvailability(n.ctx, n.namespace, n.user, now)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (n *session) handleTyping(f clientFrame) error {
 	}
 	// Of an invisible user, for no one: the response then takes as long, also for keys that can only write.
 	var t typingBody
-	if said.At(now).Availability != lastseen.Invisible {
+	if availability.At(now).Availability != lastseen.Invisible {
 		t = typingBody{In: body.In, To: to}
 		n.Telemetry.CountSocket(telemetry.TypingSent)
 	}

@@ -34,14 +34,14 @@ func TestKeysOfAvailability(t *testing.T) {
 	now := kit.Now(t, s)
 	end := now.Add(time.Hour)
 	availability.Set(t, s, "alice", availability.Busy)
-	availability.Set(t, s, "bob", lastseen.Said{Note: "back  soon", Until: end})
+	availability.Set(t, s, "bob", lastseen.AvailabilityState{Note: "back  soon", Until: end})
 	idle := stores.OnDevice("carol", "tab", now)
 	idle.Idle = now - 5
 	stores.Record(t, s, idle)
-	availability.SayAt(t, s, "alice", availability.Invisible, now)
-	availability.SayAt(t, s, "dave", lastseen.Said{Availability: lastseen.Invisible, Until: end}, now)
-	availability.SayAt(t, s, "erin", availability.Invisible, now)
-	availability.SayAt(t, s, "erin", lastseen.Said{}, now+1)
+	availability.SetAt(t, s, "alice", availability.Invisible, now)
+	availability.SetAt(t, s, "dave", lastseen.AvailabilityState{Availability: lastseen.Invisible, Until: end}, now)
+	availability.SetAt(t, s, "erin", availability.Invisible, now)
+	availability.SetAt(t, s, "erin", lastseen.AvailabilityState{}, now+1)
 	require.Equal(t, map[string]string{
 		"alice": "0 busy 0 in a meeting", "bob": fmt.Sprintf("0 - %d back  soon", end),
 		"carol": fmt.Sprintf("%d - 0 ", now-5),
@@ -64,8 +64,8 @@ func TestKeysOfAvailability(t *testing.T) {
 	require.Equal(t, []string{"chat"}, client.HKeys(ctx, "presence::meta").Val())
 }
 
-// TestAvailabilityIsDeleted: nothing is left of what users said with the namespace, and only what is hidden of one that
-// is empty.
+// TestAvailabilityIsDeleted: nothing is left of the availability of users with the namespace, and only what is hidden
+// of one that is empty.
 func TestAvailabilityIsDeleted(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	for _, shards := range []int{1, 7} {
@@ -75,8 +75,8 @@ func TestAvailabilityIsDeleted(t *testing.T) {
 			now := kit.Now(t, s)
 			for i, user := range users {
 				end := now.Add(time.Duration(i%2) * time.Hour)
-				availability.SayAt(t, s, user, lastseen.Said{Note: "x", Until: end}, now-1)
-				availability.SayAt(t, s, user, availability.Invisible, now)
+				availability.SetAt(t, s, user, lastseen.AvailabilityState{Note: "x", Until: end}, now-1)
+				availability.SetAt(t, s, user, availability.Invisible, now)
 			}
 		}
 		talk()
@@ -125,13 +125,13 @@ func TestForeignDetails(t *testing.T) {
 			require.Zero(t, availability.Details(t, s, user)[user], "%q", text)
 			require.Zero(t, availability.Get(t, s, user, kit.Now(t, s)), "%q", text)
 		}
-		require.Equal(t, availability.Busy, availability.Details(t, s, "bob")["bob"].Said)
+		require.Equal(t, availability.Busy, availability.Details(t, s, "bob")["bob"].Availability)
 		idle := stores.OnDevice("carol", "tab", kit.Base+1)
 		idle.Idle = kit.Base
 		stores.Record(t, s, idle)
 		require.Equal(t, store.Details{IdleSince: kit.Base}, availability.Details(t, s, "carol")["carol"], "%q", text)
 		availability.Set(t, s, "alice", availability.Busy)
-		require.Equal(t, availability.Busy, availability.Details(t, s, "alice")["alice"].Said, "%q", text)
+		require.Equal(t, availability.Busy, availability.Details(t, s, "alice")["alice"].Availability, "%q", text)
 		require.NoError(t, s.Close())
 		require.Equal(t, 1, log.Count("cannot be read"), "%q: %s", text, log)
 	}
@@ -142,18 +142,18 @@ func TestForeignDetails(t *testing.T) {
 func TestVersionsAreDeleted(t *testing.T) {
 	ctx, client, s := stores.Start(t)
 	availability.Set(t, s, "alice", availability.Busy)
-	for _, said := range []lastseen.Said{{Note: "another"}, {}} {
+	for _, state := range []lastseen.AvailabilityState{{Note: "another"}, {}} {
 		require.NoError(t, client.HSet(ctx, detailsOfChat, "", strings.Repeat("v", 64)).Err())
 		require.NotZero(t, availability.Details(t, s, "alice")["alice"])
 		require.Zero(t, availability.Details(t, s, "bob")["bob"])
-		availability.Set(t, s, "alice", said)
-		require.Equal(t, said, availability.Details(t, s, "alice")["alice"].Said)
+		availability.Set(t, s, "alice", state)
+		require.Equal(t, state, availability.Details(t, s, "alice")["alice"].Availability)
 		require.False(t, client.HExists(ctx, detailsOfChat, "").Val())
 	}
 	require.Zero(t, client.Exists(ctx, detailsOfChat).Val())
 }
 
-// TestForeignPrivate: the same of what an invisible user says.
+// TestForeignPrivate: the same of an invisible user's availability.
 func TestForeignPrivate(t *testing.T) {
 	ctx, client, s := stores.Start(t)
 	for i, text := range []string{"", "x", "x y", "-1 ", "0 a\nb", "99999999999999999999 ", "0 \xff"} {
@@ -162,7 +162,7 @@ func TestForeignPrivate(t *testing.T) {
 		require.Zero(t, availability.Get(t, s, "alice", kit.Now(t, s)), "%q", text)
 		require.True(t, kit.Ping(t, s, "alice", kit.Now(t, s)).Left, "hidden until the user says something")
 		end := kit.Now(t, s)
-		availability.SayAt(t, s, "alice", lastseen.Said{}, end)
+		availability.SetAt(t, s, "alice", lastseen.AvailabilityState{}, end)
 		later := end.Add(time.Duration(i+1) * time.Second / 2) // after the time before, also in the same millisecond
 		require.Equal(t, lastseen.State{At: later}, kit.Ping(t, s, "alice", later), "%q", text)
 	}
@@ -180,12 +180,12 @@ func TestSizeOfDetails(t *testing.T) {
 		}
 		return sum / int64(n)
 	}
-	all := func(said lastseen.Said) {
+	all := func(state lastseen.AvailabilityState) {
 		for i := range n {
-			availability.SayAt(t, s, fmt.Sprintf("%032d", i), said, now)
+			availability.SetAt(t, s, fmt.Sprintf("%032d", i), state, now)
 		}
 	}
-	busy := lastseen.Said{Availability: lastseen.Busy}
+	busy := lastseen.AvailabilityState{Availability: lastseen.Busy}
 	all(busy)
 	said := size(detailsOfChat)
 	busy.Note = "in a meeting until 3" // 20 characters

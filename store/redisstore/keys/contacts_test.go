@@ -214,7 +214,7 @@ func TestContactsWithoutMemory(t *testing.T) {
 	require.Equal(t, 1, result.Deleted)
 	trimmed := contacts.Trim(t, s, time.Hour, true)
 	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 2}, trimmed, "bob was seen")
-	availability.SayAt(t, s, "alice", lastseen.Said{}, now)
+	availability.SetAt(t, s, "alice", lastseen.AvailabilityState{}, now)
 }
 
 // replaceMany replaces 5,000 contacts of alice by 5,000 others, of which the first one stays. It calls between after

@@ -133,8 +133,8 @@ func (c *replicaCalls) take() []string {
 func TestReplicaAnswers(t *testing.T) {
 	var calls replicaCalls
 	ctx, r := context.Background(), newReplicated(t, redisstore.Options{ObserveReplica: calls.observe})
-	said := lastseen.Said{Availability: lastseen.Busy}
-	availability.Set(t, r.Store, "alice", said)
+	state := lastseen.AvailabilityState{Availability: lastseen.Busy}
+	availability.Set(t, r.Store, "alice", state)
 	stores.Eventually(t, func() bool {
 		records, err := r.reads(t).List(ctx, "chat", query())
 		return err == nil && len(records) == 2
@@ -144,13 +144,13 @@ func TestReplicaAnswers(t *testing.T) {
 	states, details, err := reads.Describe(ctx, "chat", []string{markerUser, "alice", "bob", "alice"})
 	require.NoError(t, err)
 	require.Equal(t, []lastseen.State{{At: kit.Base}, {At: kit.Base}, {}, {At: kit.Base}}, states)
-	require.Equal(t, said, details["alice"].Said)
+	require.Equal(t, state, details["alice"].Availability)
 	require.Equal(t, []int64{2, 0}, kit.Count(t, reads, kit.Everyone()...))
 	records := kit.List(t, reads, query())
 	require.Len(t, records, 2)
 	details, err = reads.ReadDetails(ctx, "chat", records)
 	require.NoError(t, err)
-	require.Equal(t, said, details["alice"].Said)
+	require.Equal(t, state, details["alice"].Availability)
 	newest, err := reads.Newest(ctx, "chat")
 	require.NoError(t, err)
 	require.Equal(t, kit.Base, newest)

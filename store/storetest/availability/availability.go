@@ -1,4 +1,4 @@
-// Package availability has the conformance tests of what users say, and of invisible users.
+// Package availability has the conformance tests of the availability of users, and of invisible users.
 package availability
 
 import (
@@ -21,17 +21,17 @@ import (
 func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	kit.RunEach(t, open, kit.Cases{
-		{"Said", testSaid},
-		{"Said/NeverSeen", testSaidOfNeverSeen},
-		{"Said/Notes", testSaidNotes},
-		{"Said/UserIDs", testSaidOfUserIDs},
-		{"Said/EndAlone", testSaidEndAlone},
-		{"Said/Namespaces", testSaidNamespaces},
-		{"Said/Many", testSaidMany},
-		{"Until", testSaidEnds},
-		{"Until/Past", testSaidEndedBefore},
-		{"Until/Ahead", testSaidAhead},
-		{"Until/WrongTimes", testSaidWithWrongTimes},
+		{"Set", testAvailability},
+		{"Set/NeverSeen", testAvailabilityOfNeverSeen},
+		{"Set/Notes", testAvailabilityNotes},
+		{"Set/UserIDs", testAvailabilityOfUserIDs},
+		{"Set/EndAlone", testAvailabilityEndAlone},
+		{"Set/Namespaces", testAvailabilityNamespaces},
+		{"Set/Many", testAvailabilityMany},
+		{"Until", testAvailabilityEnds},
+		{"Until/Past", testAvailabilityEndedBefore},
+		{"Until/Ahead", testAvailabilityAhead},
+		{"Until/WrongTimes", testAvailabilityWithWrongTimes},
 		{"Describe", testDescribe},
 		{"Idle", testIdle},
 		{"Invisible/Ahead", testInvisibleAhead},
@@ -43,8 +43,8 @@ func Run(t *testing.T, open kit.Open) {
 		{"Equal/Devices", testInvisibleEqualsLeftWithDevices},
 		{"Equal/NewNamespace", testInvisibleEqualsLeftInNewNamespace},
 		{"RemoveEmpty/Invisible", testInvisibleRemoveEmpty},
-		{"Delete", testSaidDelete},
-		{"Concurrent", testSaidConcurrent},
+		{"Delete", testAvailabilityDelete},
+		{"Concurrent", testAvailabilityConcurrent},
 	})
 	t.Run("Model", func(t *testing.T) {
 		RunFaulty(t, func(t testing.TB) kit.Breakable { return kit.Breakable{Store: open(t)} })
@@ -55,50 +55,54 @@ func Run(t *testing.T, open kit.Open) {
 // times: what was said an hour ago, until half an hour ago, has ended. Where a ping has to count after a hidden time,
 // that ends a minute ago: Now may be ahead of the clock that a write reads.
 
-// Said is what a user says who adds a note.
-func Said(a lastseen.Availability, note string) lastseen.Said {
-	return lastseen.Said{Availability: a, Note: note}
+// State is an availability with a note.
+func State(a lastseen.Availability, note string) lastseen.AvailabilityState {
+	return lastseen.AvailabilityState{Availability: a, Note: note}
 }
 
-// Until is what a user says for a while.
-func Until(end lastseen.Instant, s lastseen.Said) lastseen.Said {
+// Until is an availability with an end.
+func Until(end lastseen.Instant, s lastseen.AvailabilityState) lastseen.AvailabilityState {
 	s.Until = end
 	return s
 }
 
-// busy, away, invisible and nothing are what users say in most tests.
+// busy, away, invisible and nothing are the availability of users in most tests.
 var (
-	Busy      = Said(lastseen.Busy, "in a meeting")
-	Away      = Said(lastseen.Away, "")
-	Invisible = Said(lastseen.Invisible, "not here")
-	Nothing   lastseen.Said
+	Busy      = State(lastseen.Busy, "in a meeting")
+	Away      = State(lastseen.Away, "")
+	Invisible = State(lastseen.Invisible, "not here")
+	Nothing   lastseen.AvailabilityState
 )
 
-// Set records what a user says now.
-func Set(t require.TestingT, s store.Store, user string, what lastseen.Said) lastseen.State {
-	return SayAt(t, s, user, what, kit.Now(t, s))
+// Set records a user's availability now.
+func Set(t require.TestingT, s store.Store, user string, what lastseen.AvailabilityState) lastseen.State {
+	return SetAt(t, s, user, what, kit.Now(t, s))
 }
 
-// SayAt records what a user says at a time.
-func SayAt(t require.TestingT, s store.Store, user string, what lastseen.Said, at lastseen.Instant) lastseen.State {
-	return SayIn(t, s, kit.Namespace, user, what, at)
+// SetAt records a user's availability at a time.
+func SetAt(
+	t require.TestingT, s store.Store, user string, what lastseen.AvailabilityState, at lastseen.Instant,
+) lastseen.State {
+	return SetIn(t, s, kit.Namespace, user, what, at)
 }
 
-// SayIn records what a user says.
-func SayIn(
-	t require.TestingT, s store.Store, namespace, user string, what lastseen.Said, at lastseen.Instant,
+// SetIn records a user's availability.
+func SetIn(
+	t require.TestingT, s store.Store, namespace, user string, what lastseen.AvailabilityState, at lastseen.Instant,
 ) lastseen.State {
 	state, err := s.SetAvailability(context.Background(), namespace, user, what, at)
 	require.NoError(t, err)
 	return state
 }
 
-// Get returns what a user says at a time.
-func Get(t require.TestingT, s store.Store, user string, at lastseen.Instant) lastseen.Said {
-	return sayingIn(t, s, kit.Namespace, user, at)
+// Get returns a user's availability at a time.
+func Get(t require.TestingT, s store.Store, user string, at lastseen.Instant) lastseen.AvailabilityState {
+	return getIn(t, s, kit.Namespace, user, at)
 }
 
-func sayingIn(t require.TestingT, s store.Store, namespace, user string, at lastseen.Instant) lastseen.Said {
+func getIn(
+	t require.TestingT, s store.Store, namespace, user string, at lastseen.Instant,
+) lastseen.AvailabilityState {
 	what, err := s.ReadAvailability(context.Background(), namespace, user, at)
 	require.NoError(t, err)
 	return what.At(at)
@@ -139,30 +143,31 @@ func inEffect(
 	shown := map[string]store.Details{}
 	for user, d := range all {
 		require.Contains(t, users, user)
-		require.NotEqual(t, lastseen.Invisible, d.Said.Availability, "others see that %q is invisible", user)
-		if d.Said = d.Said.At(at); d != (store.Details{}) {
+		require.NotEqual(t, lastseen.Invisible, d.Availability.Availability, "others see that %q is invisible", user)
+		if d.Availability = d.Availability.At(at); d != (store.Details{}) {
 			shown[user] = d
 		}
 	}
 	return shown
 }
 
-// RequireSaid checks what a user says, and that others see it.
-func RequireSaid(t require.TestingT, s store.Store, user string, want lastseen.Said) {
+// Require checks a user's availability, and that others see it.
+func Require(t require.TestingT, s store.Store, user string, want lastseen.AvailabilityState) {
 	require.Equal(t, want, Get(t, s, user, kit.Now(t, s)), user)
 	requireSeen(t, s, user, want)
 }
 
-// requireSeen checks what others see of what a user says.
-func requireSeen(t require.TestingT, s store.Store, user string, want lastseen.Said) {
-	require.Equal(t, want, Details(t, s, user)[user].Said, user)
+// requireSeen checks what others see of a user's availability.
+func requireSeen(t require.TestingT, s store.Store, user string, want lastseen.AvailabilityState) {
+	require.Equal(t, want, Details(t, s, user)[user].Availability, user)
 }
 
-// requireInvisible checks that a user says Invisible, and what others see: a state, and what was said before.
+// requireInvisible checks that a user is invisible, and what others see: a state, and the availability before.
 func requireInvisible(
-	t require.TestingT, s store.Store, user string, says lastseen.Said, state lastseen.State, seen lastseen.Said,
+	t require.TestingT, s store.Store, user string,
+	want lastseen.AvailabilityState, state lastseen.State, seen lastseen.AvailabilityState,
 ) {
-	require.Equal(t, says, Get(t, s, user, kit.Now(t, s)), user)
+	require.Equal(t, want, Get(t, s, user, kit.Now(t, s)), user)
 	require.Equal(t, state, kit.Lookup(t, s, user)[0], user)
 	requireSeen(t, s, user, seen)
 }
@@ -180,12 +185,12 @@ func testDescribe(t *testing.T, s store.Store) {
 	kit.Ping(t, s, "here", start)
 	kit.Leave(t, s, "left", start)
 	for _, user := range []string{"here", "left", "unknown"} {
-		Set(t, s, user, Said(lastseen.Busy, user))
+		Set(t, s, user, State(lastseen.Busy, user))
 	}
 	names := []string{"unknown", "nobody", "left", "here", "nobody else"}
 	want := map[string]store.Details{}
 	for _, user := range []string{"here", "left", "unknown"} {
-		want[user] = store.Details{Said: Said(lastseen.Busy, user)}
+		want[user] = store.Details{Availability: State(lastseen.Busy, user)}
 	}
 	require.Equal(t, want, Details(t, s, names...))
 	page := kit.List(t, s, store.ListQuery{Ranges: kit.Everyone(), Limit: 10})
@@ -234,8 +239,9 @@ func testIdle(t *testing.T, s store.Store) {
 	}
 }
 
-// testSaidConcurrent: of what is said at the same time, one counts, as a whole; and no ping of a hidden time is seen.
-func testSaidConcurrent(t *testing.T, s store.Store) {
+// testAvailabilityConcurrent: of availabilities set at the same time, one counts, as a whole; and no ping of a hidden
+// time is seen.
+func testAvailabilityConcurrent(t *testing.T, s store.Store) {
 	const users, writers = 5, 8
 	start := kit.Now(t, s)
 	var wg sync.WaitGroup
@@ -243,7 +249,7 @@ func testSaidConcurrent(t *testing.T, s store.Store) {
 		wg.Go(func() {
 			for i := range 20 {
 				user := fmt.Sprint("user", i%users)
-				what := Until(start+60*kit.Minute+lastseen.Instant(w), Said(lastseen.Busy, fmt.Sprint(w)))
+				what := Until(start+60*kit.Minute+lastseen.Instant(w), State(lastseen.Busy, fmt.Sprint(w)))
 				if _, err := s.SetAvailability(context.Background(), kit.Namespace, user, what, start); err != nil {
 					t.Error(err)
 				}
@@ -259,8 +265,8 @@ func testSaidConcurrent(t *testing.T, s store.Store) {
 		user := fmt.Sprint("user", i)
 		got := Get(t, s, user, start)
 		require.Equal(t, fmt.Sprint(int(got.Until-start-60*kit.Minute)), got.Note)
-		RequireSaid(t, s, user, got)
-		SayAt(t, s, user, Invisible, start+kit.Minute/60)
+		Require(t, s, user, got)
+		SetAt(t, s, user, Invisible, start+kit.Minute/60)
 	}
 	want := kit.Lookup(t, s, "user0", "user1", "user2", "user3", "user4")
 	for w := range writers {
@@ -281,7 +287,7 @@ func testSaidConcurrent(t *testing.T, s store.Store) {
 
 // Methods returns the methods of a store that concern availability.
 func Methods(s store.Store, ns string) map[string]kit.Method {
-	set := func(what lastseen.Said) kit.Method {
+	set := func(what lastseen.AvailabilityState) kit.Method {
 		return func(ctx context.Context) error {
 			return kit.ErrorOf(s.SetAvailability(ctx, ns, "alice", what, kit.Base))
 		}

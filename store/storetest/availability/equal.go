@@ -37,10 +37,10 @@ func (p pair) ping(user string, at lastseen.Instant) {
 }
 
 // goes has alice leave in one namespace, and become invisible in the other one.
-func (p pair) goes(what lastseen.Said, at lastseen.Instant) {
+func (p pair) goes(what lastseen.AvailabilityState, at lastseen.Instant) {
 	const user = "alice"
 	state := kit.Write(p.s.Leave).In(p.t, LeftNS, at, user)[0]
-	require.Equal(p.t, state, SayIn(p.t, p.s, HiddenNS, user, what, at))
+	require.Equal(p.t, state, SetIn(p.t, p.s, HiddenNS, user, what, at))
 	p.requireEqual("gone")
 }
 
@@ -123,7 +123,7 @@ func testInvisibleEqualsLeft(t *testing.T, s store.Store) {
 	p.ping("alice", first-10)
 	p.goes(Until(end, Invisible), first)
 	p.goesOn(first, end-1)
-	require.Equal(t, Until(end, Invisible), sayingIn(t, s, HiddenNS, "alice", end-1))
+	require.Equal(t, Until(end, Invisible), getIn(t, s, HiddenNS, "alice", end-1))
 
 	trimmed := func(cutoff lastseen.Instant) {
 		require.Equal(t, kit.Trim(t, s, LeftNS, cutoff, true), kit.Trim(t, s, HiddenNS, cutoff, true))
@@ -142,7 +142,7 @@ func testInvisibleEqualsLeft(t *testing.T, s store.Store) {
 	p.requireEqual("visible again")
 	p.goes(Invisible, start-20*kit.Minute)
 	p.goesOn(start-20*kit.Minute, start)
-	SayIn(t, s, HiddenNS, "alice", Nothing, start-10*kit.Minute)
+	SetIn(t, s, HiddenNS, "alice", Nothing, start-10*kit.Minute)
 	p.requireEqual("visible again")
 	p.goesOn(first, start-10*kit.Minute-1)
 	p.ping("alice", start)
@@ -153,20 +153,20 @@ func testInvisibleEqualsLeft(t *testing.T, s store.Store) {
 	p.requireEqual("pinged again")
 }
 
-// testInvisibleEqualsLeftWithDevices is the same for users who have devices, some of them idle, and who say something.
+// testInvisibleEqualsLeftWithDevices is the same for users who have devices, some of them idle, and an availability.
 func testInvisibleEqualsLeftWithDevices(t *testing.T, s store.Store) {
 	p, start := pair{t, s}, kit.Now(t, s)
 	first, hour := start-2*kit.Minute, Until(start+60*kit.Minute, Busy)
 	p.both(func(namespace string) {
 		devices.RecordIn(t, s, namespace, devices.On("bob", "a", start), devices.On("alice", "a", first-20),
 			IdleAt("alice", "b", first-10))
-		SayIn(t, s, namespace, "alice", hour, first)
+		SetIn(t, s, namespace, "alice", hour, first)
 		devices.RecordIn(t, s, namespace, IdleAt("bob", "a", start))
 	})
 	p.goes(Invisible, first)
 	p.goesOn(first-20, start)
-	require.Equal(t, store.Details{Said: hour}, DetailsIn(t, s, HiddenNS, "alice")["alice"])
-	p.both(func(namespace string) { SayIn(t, s, namespace, "alice", Away, start-kit.Minute) })
+	require.Equal(t, store.Details{Availability: hour}, DetailsIn(t, s, HiddenNS, "alice")["alice"])
+	p.both(func(namespace string) { SetIn(t, s, namespace, "alice", Away, start-kit.Minute) })
 	p.requireEqual("visible again")
 	p.both(func(namespace string) {
 		devices.RecordIn(t, s, namespace,

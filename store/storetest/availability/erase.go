@@ -14,12 +14,12 @@ import (
 
 // hide makes users invisible from an instant on: one without an end, one until another instant, and one who says
 // something else then. It returns the users.
-func hide(t *testing.T, s store.Store, from, end lastseen.Instant, then lastseen.Said) []string {
+func hide(t *testing.T, s store.Store, from, end lastseen.Instant, then lastseen.AvailabilityState) []string {
 	t.Helper()
-	SayAt(t, s, "invisible", Invisible, from)
-	SayAt(t, s, "until", Until(end, Invisible), from)
-	SayAt(t, s, "ended", Invisible, from)
-	SayAt(t, s, "ended", then, end)
+	SetAt(t, s, "invisible", Invisible, from)
+	SetAt(t, s, "until", Until(end, Invisible), from)
+	SetAt(t, s, "ended", Invisible, from)
+	SetAt(t, s, "ended", then, end)
 	return []string{"invisible", "until", "ended"}
 }
 
@@ -48,17 +48,17 @@ func testInvisibleRemoveEmpty(t *testing.T, s store.Store) {
 		requireInvisible(t, s, "invisible", Invisible, lastseen.State{}, Nothing)
 		require.Empty(t, kit.Existing(t, s), "reading creates no namespace")
 		again := Until(start+60*kit.Minute, Invisible)
-		require.Zero(t, SayAt(t, s, "invisible", again, start))
-		require.Zero(t, SayAt(t, s, "ended", Nothing, start))
+		require.Zero(t, SetAt(t, s, "invisible", again, start))
+		require.Zero(t, SetAt(t, s, "ended", Nothing, start))
 		requireInvisible(t, s, "invisible", again, lastseen.State{}, Nothing)
-		require.Zero(t, SayAt(t, s, "invisible", Invisible, start))
+		require.Zero(t, SetAt(t, s, "invisible", Invisible, start))
 		require.Empty(t, kit.Existing(t, s), "neither does an end that changes")
 		kit.Write(s.Ping).In(t, kit.Namespace, start, "other", "invisible")
 		require.Equal(t, []string{kit.Namespace}, kit.Existing(t, s))
 		require.Equal(t, []string{"other"}, kit.Remaining(t, s))
 		kit.Forget(t, s, "other")
 	}
-	require.Zero(t, SayAt(t, s, "invisible", Nothing, start-kit.Minute))
+	require.Zero(t, SetAt(t, s, "invisible", Nothing, start-kit.Minute))
 	require.Zero(t, kit.Ping(t, s, "invisible", start-kit.Minute-1), "hidden")
 	require.Equal(t, kit.Here(start), kit.Ping(t, s, "invisible", start))
 	require.Equal(t, kit.Here(start), kit.Ping(t, s, "until", start))
@@ -69,25 +69,25 @@ func testInvisibleRemoveEmpty(t *testing.T, s store.Store) {
 	require.Equal(t, kit.Here(first+1), kit.Ping(t, s, "ended", first+1), "nothing of who is forgotten is hidden")
 }
 
-// testSaidDelete: nothing is left of a namespace that was deleted.
-func testSaidDelete(t *testing.T, s store.Store) {
+// testAvailabilityDelete: nothing is left of a namespace that was deleted.
+func testAvailabilityDelete(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	first, end := start-60*kit.Minute, start-40*kit.Minute
 	names := []string{"busy", "invisible", "until", "ended"}
-	SayAt(t, s, "busy", Busy, first)
+	SetAt(t, s, "busy", Busy, first)
 	hide(t, s, first, end, Busy)
-	SayIn(t, s, "other", "busy", Busy, first)
+	SetIn(t, s, "other", "busy", Busy, first)
 	for range 2 {
 		require.NoError(t, s.DeleteNamespace(context.Background(), kit.Namespace))
 		require.Equal(t, []string{"other"}, kit.Existing(t, s))
 		for _, user := range names {
-			RequireSaid(t, s, user, Nothing)
+			Require(t, s, user, Nothing)
 			require.Equal(t, kit.Here(first+1), kit.Ping(t, s, user, first+1), "nothing is hidden")
-			RequireSaid(t, s, user, Nothing)
+			Require(t, s, user, Nothing)
 		}
 	}
-	require.Equal(t, store.Details{Said: Busy}, DetailsIn(t, s, "other", "busy")["busy"])
-	SayAt(t, s, "busy", Invisible, start)
+	require.Equal(t, store.Details{Availability: Busy}, DetailsIn(t, s, "other", "busy")["busy"])
+	SetAt(t, s, "busy", Invisible, start)
 	require.Equal(t, kit.Left(start), kit.Ping(t, s, "busy", start+1), "hidden")
 
 	kit.Trim(t, s, kit.Namespace, start+60*kit.Minute, true)

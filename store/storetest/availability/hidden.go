@@ -17,12 +17,12 @@ import (
 func testInvisibleAhead(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	kit.Ping(t, s, "alice", start+2000)
-	require.Equal(t, kit.Left(start+2000), SayAt(t, s, "alice", Invisible, start))
+	require.Equal(t, kit.Left(start+2000), SetAt(t, s, "alice", Invisible, start))
 	kit.Ping(t, s, "bob", start-kit.Minute)
-	require.Equal(t, kit.Left(start+2000), SayAt(t, s, "bob", Invisible, start+2000))
+	require.Equal(t, kit.Left(start+2000), SetAt(t, s, "bob", Invisible, start+2000))
 	for i, ahead := range []time.Duration{time.Hour, 20 * 365 * 24 * time.Hour} {
 		user := []string{"carol", "dave"}[i]
-		state := SayAt(t, s, user, Invisible, start.Add(ahead))
+		state := SetAt(t, s, user, Invisible, start.Add(ahead))
 		require.True(t, state.Left)
 		require.InDelta(t, int64(start), int64(state.At), float64(store.MaxAhead/time.Millisecond)-1)
 		require.Equal(t, state, kit.Ping(t, s, user, start.Add(ahead)), "hidden")
@@ -34,8 +34,8 @@ func testInvisibleAhead(t *testing.T, s store.Store) {
 func testInvisibleInBatch(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	kit.Ping(t, s, "known", start-kit.Minute)
-	SayAt(t, s, "hidden", Invisible, start)
-	SayAt(t, s, "other", Until(start+60*kit.Minute, Invisible), start)
+	SetAt(t, s, "hidden", Invisible, start)
+	SetAt(t, s, "other", Until(start+60*kit.Minute, Invisible), start)
 	batch := []store.PresenceEvent{
 		{User: "hidden", At: start},
 		{User: "known", At: start},
@@ -70,10 +70,10 @@ func testInvisibleUntil(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	first, end := start-60*kit.Minute, start-30*kit.Minute
 	Set(t, s, "alice", Away)
-	SayAt(t, s, "alice", Until(end, Invisible), first)
+	SetAt(t, s, "alice", Until(end, Invisible), first)
 	require.Equal(t, Until(end, Invisible), Get(t, s, "alice", end-1))
 	require.Equal(t, Away, Get(t, s, "alice", end), "what was said before counts again")
-	RequireSaid(t, s, "alice", Away)
+	Require(t, s, "alice", Away)
 	for _, at := range []lastseen.Instant{kit.Base, first, first + 1, end - 1} {
 		require.Equal(t, kit.Left(first), kit.Ping(t, s, "alice", at), "hidden")
 		require.Equal(t, kit.Left(first), kit.Leave(t, s, "alice", at), "hidden")
@@ -94,8 +94,8 @@ func testInvisibleUntil(t *testing.T, s store.Store) {
 func testInvisibleAndClocksAhead(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	end := start + 60*kit.Minute
-	SayAt(t, s, "alice", Until(end, Invisible), start)
-	SayAt(t, s, "bob", Invisible, start)
+	SetAt(t, s, "alice", Until(end, Invisible), start)
+	SetAt(t, s, "bob", Invisible, start)
 	for _, user := range []string{"alice", "bob"} {
 		years := start.Add(20 * 365 * 24 * time.Hour)
 		for _, at := range []lastseen.Instant{start + 3000, end, end + 1, years, lastseen.MaxInstant} {
@@ -106,7 +106,7 @@ func testInvisibleAndClocksAhead(t *testing.T, s store.Store) {
 		devices.Require(t, s, user)
 	}
 	near := kit.Now(t, s) + 3000 // carol's hidden time ends in less than MaxAhead
-	SayAt(t, s, "carol", Until(near, Invisible), start)
+	SetAt(t, s, "carol", Until(near, Invisible), start)
 	state := kit.Ping(t, s, "carol", near+500)
 	if kit.Now(t, s) < near {
 		require.Equal(t, kit.Left(start), state, "it arrived before the end")
@@ -118,13 +118,13 @@ func testInvisibleLate(t *testing.T, s store.Store) {
 	const day = 24 * 60 * kit.Minute
 	start := kit.Now(t, s)
 	first, end := start-32*day, start.Add(-store.HiddenKept)+10*kit.Minute
-	SayAt(t, s, "alice", Until(end, Invisible), first)
-	SayAt(t, s, "bob", Invisible, first)
-	SayAt(t, s, "bob", Busy, end)
+	SetAt(t, s, "alice", Until(end, Invisible), first)
+	SetAt(t, s, "bob", Invisible, first)
+	SetAt(t, s, "bob", Busy, end)
 	for i := range 150 { // each of them may delete what is old
 		user := fmt.Sprint("user", i)
-		SayAt(t, s, user, Until(end+lastseen.Instant(i), Invisible), first)
-		SayAt(t, s, user, Nothing, start)
+		SetAt(t, s, user, Until(end+lastseen.Instant(i), Invisible), first)
+		SetAt(t, s, user, Nothing, start)
 	}
 	kit.Ping(t, s, "other", start)
 	for _, all := range []bool{false, true} {

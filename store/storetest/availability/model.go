@@ -16,8 +16,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// model is a simple store of what users say, by the rules of package lastseen alone. Its time is hours before
-// that of the store, so that it can pass.
+// model is a simple store of the availability of users, by the rules of package lastseen alone. Its time is hours
+// before that of the store, so that it can pass.
 type model struct {
 	kit.Breakable
 	users  map[string]*person
@@ -29,13 +29,13 @@ type model struct {
 type person struct {
 	lastseen.State
 	devices lastseen.Devices
-	idle    lastseen.Instant // since when the user uses no device
-	seen    lastseen.Said    // what others see
+	idle    lastseen.Instant           // since when the user uses no device
+	seen    lastseen.AvailabilityState // what others see
 	hidden  lastseen.HiddenTime
 	note    string // of the hidden time
 }
 
-// RunFaulty compares what users say with a model while stores break.
+// RunFaulty compares the availability of users with a model while stores break.
 func RunFaulty(t *testing.T, open func(testing.TB) kit.Breakable) {
 	t.Helper()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -109,7 +109,7 @@ func (m *model) hide(t *rapid.T) { m.says(t, lastseen.Invisible) }
 
 func (m *model) says(t *rapid.T, a lastseen.Availability) {
 	user, note := drawAny.Draw(t, "user"), rapid.SampledFrom([]string{"", "a note"}).Draw(t, "note")
-	what, at := Said(a, note), m.clock
+	what, at := State(a, note), m.clock
 	if what != Nothing {
 		what = Until(m.until(t), what).At(at)
 	}
@@ -130,7 +130,7 @@ func (m *model) says(t *rapid.T, a lastseen.Availability) {
 		}
 	}
 	m.exists = m.exists || what != Nothing
-	require.Equal(t, p.State, SayAt(t, m, user, what, at))
+	require.Equal(t, p.State, SetAt(t, m, user, what, at))
 }
 
 func (p *person) leave(at lastseen.Instant) {
@@ -221,7 +221,7 @@ func (m *model) relearn(t *rapid.T) {
 	_, described, err := m.Describe(context.Background(), kit.Namespace, names)
 	require.NoError(t, err)
 	for _, user := range names {
-		p, says := m.users[user], described[user].Said
+		p, says := m.users[user], described[user].Availability
 		if at := m.clock + 2; !p.invisible(at) {
 			says = Get(t, m, user, at)
 		}
@@ -245,13 +245,13 @@ func (m *model) check(t *rapid.T) {
 	for i, user := range names {
 		p := m.users[user]
 		require.Equal(t, p.State, states[i], user)
-		d := store.Details{Said: p.seen.At(kit.Now(t, m)), IdleSince: p.idle}
+		d := store.Details{Availability: p.seen.At(kit.Now(t, m)), IdleSince: p.idle}
 		if d != (store.Details{}) {
 			want[user] = d
 		}
 		says, at := p.seen, m.clock+2 // no earlier than any call: what had ended by then may be deleted
 		if p.invisible(at) {
-			says = lastseen.Said{Availability: lastseen.Invisible, Note: p.note, Until: p.hidden.End}
+			says = lastseen.AvailabilityState{Availability: lastseen.Invisible, Note: p.note, Until: p.hidden.End}
 			if says.Until == lastseen.MaxInstant {
 				says.Until = 0
 			}

@@ -136,16 +136,19 @@ func testInCallDetails(t *testing.T, c *Calling) {
 	devices.Record(t, c, availability.IdleAt("alice", "a", start))
 	availability.Set(t, c, "alice", availability.Busy)
 	all := func() store.Details { return availability.Details(t, c, "alice")["alice"] }
-	require.Equal(t, store.Details{Said: availability.Busy, IdleSince: start - 10}, all())
+	require.Equal(t, store.Details{Availability: availability.Busy, IdleSince: start - 10}, all())
 	c.SetInCall("alice", end)
-	require.Equal(t, store.Details{Said: availability.Busy, IdleSince: start - 10, InCallUntil: end}, all())
+	require.Equal(t, store.Details{Availability: availability.Busy, IdleSince: start - 10, InCallUntil: end}, all())
 	c.SetInCall("alice", end+1)
 	availability.Set(t, c, "alice", availability.Until(end, availability.Away))
 	require.Equal(t,
-		store.Details{Said: availability.Until(end, availability.Away), IdleSince: start - 10, InCallUntil: end + 1},
+		store.Details{
+			Availability: availability.Until(end, availability.Away), IdleSince: start - 10, InCallUntil: end + 1,
+		},
 		all())
 	devices.Record(t, c, devices.On("alice", "a", start+1))
-	require.Equal(t, store.Details{Said: availability.Until(end, availability.Away), InCallUntil: end + 1}, all())
+	away := availability.Until(end, availability.Away)
+	require.Equal(t, store.Details{Availability: away, InCallUntil: end + 1}, all())
 	availability.Set(t, c, "alice", availability.Nothing)
 	require.Equal(t, store.Details{InCallUntil: end + 1}, all())
 	kit.Leave(t, c, "alice", start+2)
@@ -153,7 +156,7 @@ func testInCallDetails(t *testing.T, c *Calling) {
 	require.Equal(t, store.Details{InCallUntil: end + 1}, all())
 	availability.Set(t, c, "alice", availability.Until(end, availability.Busy))
 	c.SetInCall("alice", 0)
-	require.Equal(t, store.Details{Said: availability.Until(end, availability.Busy)}, all())
+	require.Equal(t, store.Details{Availability: availability.Until(end, availability.Busy)}, all())
 	c.SetInCall("alice", end)
 	availability.Set(t, c, "alice", availability.Nothing)
 	c.SetInCall("alice", 0)
@@ -170,7 +173,7 @@ func testInCallNeverSeen(t *testing.T, c *Calling) {
 	kit.Ping(t, c, "alice", kit.Now(t, c))
 	require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob"))
 	availability.Set(t, c, "bob", availability.Busy)
-	require.Equal(t, availability.Busy, availability.Details(t, c, "bob")["bob"].Said)
+	require.Equal(t, availability.Busy, availability.Details(t, c, "bob")["bob"].Availability)
 	require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob"))
 	availability.Set(t, c, "bob", availability.Nothing)
 	c.SetInCall("carol", end)

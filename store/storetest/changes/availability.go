@@ -18,26 +18,26 @@ import (
 func RunAvailability(t *testing.T, open kit.Open) {
 	t.Helper()
 	kit.RunEach(t, open, kit.Cases{
-		{"Said/Notes", testChangesOfNotes},
+		{"Availability/Notes", testChangesOfNotes},
 		{"Invisible/Equal", testChangesOfInvisibleEqualLeft},
 		{"Invisible/Until", testChangesOfHiddenEnds},
-		{"Before", testSaidBeforeFeed},
+		{"Before", testAvailabilityBeforeFeed},
 		{"Sweep/Order", testSweepEndsInOrder},
 		{"Sweep/SameInstant", testSweepEndsAndDecays},
 		{"Sweep/OneSweep", testSweepEndsBetweenDecays},
 		{"Sweep/Many", testSweepManyEnds},
 		{"Sweep/OneInstant", testSweepEndsOfOneInstant},
 		{"Sweep/Ahead", testSweepDeletesNothingAhead},
-		{"Concurrent", testSaidChangesConcurrent},
+		{"Concurrent", testAvailabilityChangesConcurrent},
 	})
 	t.Run("Model", func(t *testing.T) {
 		testChangesModel(t, func(t testing.TB) kit.Breakable { return kit.Breakable{Store: open(t), Talks: true} })
 	})
 }
 
-// with returns a published presence with what is said.
-func with(p store.Published, s lastseen.Said) store.Published {
-	p.Said = s
+// with returns a published presence with an availability.
+func with(p store.Published, s lastseen.AvailabilityState) store.Published {
+	p.Availability = s
 	return p
 }
 
@@ -47,9 +47,10 @@ func idleSince(p store.Published, at lastseen.Instant) store.Published {
 	return p
 }
 
-// say records what a user says a minute before the feed began, so that it can end at any time of a test.
-func (f *feed) say(user string, what lastseen.Said) {
-	availability.SayIn(f.t, f.s, f.namespace, user, what, f.start-kit.Minute)
+// setAvailability records a user's availability a minute before the feed began, so that it can end at any time of a
+// test.
+func (f *feed) setAvailability(user string, what lastseen.AvailabilityState) {
+	availability.SetIn(f.t, f.s, f.namespace, user, what, f.start-kit.Minute)
 }
 
 // requireEntries checks the entries since the last read.
@@ -65,11 +66,11 @@ func testChangesOfNotes(t *testing.T, s store.Store) {
 	f.Read()
 	was := isHere(f.start, lastseen.Green)
 	for i, note := range availability.OddNotes() {
-		is := with(was, availability.Said(lastseen.Availabilities()[i%2], note))
+		is := with(was, availability.State(lastseen.Availabilities()[i%2], note))
 		if i%3 == 0 {
-			is.Said.Until = f.start + kit.Minute
+			is.Availability.Until = f.start + kit.Minute
 		}
-		f.say("alice", is.Said)
+		f.setAvailability("alice", is.Availability)
 		f.requireEntries(entry("alice", was, is))
 		require.Equal(t, is, f.published("alice"))
 		was = is
@@ -77,7 +78,7 @@ func testChangesOfNotes(t *testing.T, s store.Store) {
 	ids := kit.OddIDs()
 	for i, id := range ids {
 		if i%2 == 0 {
-			f.say(id, availability.Busy)
+			f.setAvailability(id, availability.Busy)
 		}
 		f.ping(id, f.start)
 	}
@@ -114,18 +115,18 @@ func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 	for _, f := range both {
 		f.sweep(0)
 		f.ping("carol", kit.Base-10)
-		f.say("bob", availability.Busy)
+		f.setAvailability("bob", availability.Busy)
 		f.device(availability.IdleAt("alice", "a", f.start-100))
-		f.say("alice", availability.Until(f.start+500, availability.Busy))
+		f.setAvailability("alice", availability.Until(f.start+500, availability.Busy))
 		f.ping("bob", f.decaysYellow(500))
 	}
 	requireEqual("present")
 	visible.leave("alice", visible.start-50)
-	availability.SayIn(t, s, availability.HiddenNS, "alice",
+	availability.SetIn(t, s, availability.HiddenNS, "alice",
 		availability.Until(hidden.start+300, availability.Invisible), hidden.start-50)
 	for _, user := range []string{"carol", "dave"} { // the second one was never seen
 		visible.leave(user, kit.Base)
-		availability.SayIn(t, s, availability.HiddenNS, user, availability.Invisible, kit.Base)
+		availability.SetIn(t, s, availability.HiddenNS, user, availability.Invisible, kit.Base)
 	}
 	requireEqual("gone")
 	for _, after := range []lastseen.Instant{0, 299, 301, 500, 600} {
@@ -146,8 +147,8 @@ func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 	}
 	requireTrimmed(0)
 	for _, f := range both {
-		availability.SayIn(t, s, f.namespace, "alice", availability.Away, kit.Now(t, s))
-		availability.SayIn(t, s, f.namespace, "carol", availability.Away, kit.Now(t, s))
+		availability.SetIn(t, s, f.namespace, "alice", availability.Away, kit.Now(t, s))
+		availability.SetIn(t, s, f.namespace, "carol", availability.Away, kit.Now(t, s))
 		require.NoError(t, s.Forget(context.Background(), f.namespace, "bob"))
 		require.NoError(t, s.Forget(context.Background(), f.namespace, "dave"))
 	}
@@ -173,14 +174,14 @@ func testChangesOfHiddenEnds(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	f.ping("alice", f.start-2*kit.Minute)
 	f.Read()
-	f.say("alice", availability.Until(f.start+100, availability.Invisible))
+	f.setAvailability("alice", availability.Until(f.start+100, availability.Invisible))
 	f.Read()
 	require.Zero(t, f.sweep(200))
 	f.requireEntries()
 	require.Equal(t, hasLeft(f.start-kit.Minute), f.published("alice"))
 
 	past := f.start - kit.Minute/2
-	f.say("bob", availability.Until(past, availability.Invisible))
+	f.setAvailability("bob", availability.Until(past, availability.Invisible))
 	f.requireEntries(entry("bob", neverSeen(), hasLeft(f.start-kit.Minute)))
 	f.ping("bob", past-1)
 	f.requireEntries()

@@ -18,15 +18,16 @@ import (
 
 // talk is what the users of a changes model say.
 type talk struct {
-	said   map[string]lastseen.Said // what others see; it may have ended
-	hidden map[string]lastseen.HiddenTime
-	idle   map[string]lastseen.Instant // since when users use none of their devices
-	inCall map[string]lastseen.Instant // until when users are in a call; it may have passed
+	availability map[string]lastseen.AvailabilityState // what others see; it may have ended
+	hidden       map[string]lastseen.HiddenTime
+	idle         map[string]lastseen.Instant // since when users use none of their devices
+	inCall       map[string]lastseen.Instant // until when users are in a call; it may have passed
 }
 
 func newTalk() *talk {
 	return &talk{
-		said: map[string]lastseen.Said{}, hidden: map[string]lastseen.HiddenTime{}, idle: map[string]lastseen.Instant{},
+		availability: map[string]lastseen.AvailabilityState{}, hidden: map[string]lastseen.HiddenTime{},
+		idle:   map[string]lastseen.Instant{},
 		inCall: map[string]lastseen.Instant{},
 	}
 }
@@ -36,12 +37,12 @@ func (k *talk) details(user string) store.Details {
 	if k == nil {
 		return store.Details{}
 	}
-	return store.Details{Said: k.said[user], IdleSince: k.idle[user], InCallUntil: k.inCall[user]}
+	return store.Details{Availability: k.availability[user], IdleSince: k.idle[user], InCallUntil: k.inCall[user]}
 }
 
 func (k *talk) forget(user string) {
 	if k != nil {
-		delete(k.said, user)
+		delete(k.availability, user)
 		delete(k.hidden, user)
 		delete(k.idle, user)
 		delete(k.inCall, user)
@@ -66,13 +67,13 @@ func (k *talk) endCalls() {
 // longer is up to the store.
 var drawTabs = rapid.SampledFrom([]string{"tab0", "tab1", "tab2"})
 
-// talking returns the actions about what users say.
+// talking returns the actions about the availability of users.
 func (m *changesModel) talking() map[string]func(*rapid.T) {
 	if m.talk == nil {
 		return nil
 	}
 	return map[string]func(*rapid.T){
-		"say":       m.say,
+		"say":       m.setAvailability,
 		"invisible": m.hide,
 		"idle":      m.idles,
 		"in call":   m.setInCall,
@@ -84,14 +85,14 @@ func (m *changesModel) hides(user string, at, now lastseen.Instant) bool {
 	return m.talk != nil && m.talk.hidden[user].Hides(at, now, store.MaxAhead)
 }
 
-// present is the time at which users say something: a second before that of the store. Now may be ahead of the clock
-// that a write reads, and a hidden time that ends then has to be over for it.
+// present is the time at which users set an availability: a second before that of the store. Now may be ahead of the
+// clock that a write reads, and a hidden time that ends then has to be over for it.
 func (m *changesModel) present(t *rapid.T) lastseen.Instant { return kit.Now(t, m) - 1000 }
 
-// say has a user say something that others see, which may end soon after the watermark.
-func (m *changesModel) say(t *rapid.T) {
+// setAvailability has a user set an availability that others see, which may end soon after the watermark.
+func (m *changesModel) setAvailability(t *rapid.T) {
 	user, at := rapid.OneOf(kit.DrawUser, drawTabs).Draw(t, "user"), m.present(t)
-	what := availability.Said(
+	what := availability.State(
 		rapid.SampledFrom([]lastseen.Availability{"", lastseen.Busy, lastseen.Away}).Draw(t, "availability"),
 		rapid.SampledFrom([]string{"", "a note"}).Draw(t, "note"))
 	if what != availability.Nothing && rapid.Bool().Draw(t, "ends") {
@@ -99,8 +100,8 @@ func (m *changesModel) say(t *rapid.T) {
 		what.Until = max(m.watermark, at) + after
 	}
 	what = what.At(at)
-	require.Equal(t, m.states[user], availability.SayAt(t, m, user, what, at))
-	m.change(user, func() { m.talk.said[user] = what })
+	require.Equal(t, m.states[user], availability.SetAt(t, m, user, what, at))
+	m.change(user, func() { m.talk.availability[user] = what })
 	if h := m.talk.hidden[user]; h.End > at && !h.Ended {
 		m.talk.hidden[user] = lastseen.HiddenTime{End: at, Ended: true}
 	}
@@ -112,7 +113,7 @@ func (m *changesModel) hide(t *rapid.T) {
 		m.firstDevice(t)
 	}
 	user, at := rapid.OneOf(kit.DrawUser, drawTabs).Draw(t, "user"), m.present(t)
-	what := availability.Said(lastseen.Invisible, "a note")
+	what := availability.State(lastseen.Invisible, "a note")
 	if rapid.Bool().Draw(t, "ends") {
 		what.Until = at.Add(10_000 * time.Hour)
 	}
@@ -124,7 +125,7 @@ func (m *changesModel) hide(t *rapid.T) {
 		})
 	}
 	m.talk.hidden[user] = lastseen.HiddenTime{End: what.HiddenUntil()}
-	require.Equal(t, m.states[user], availability.SayAt(t, m, user, what, at))
+	require.Equal(t, m.states[user], availability.SetAt(t, m, user, what, at))
 }
 
 // idles has a device assert something that may be idle. Since when the user is, follows from the records.
@@ -172,7 +173,7 @@ func (m *changesModel) stops(to lastseen.Instant) (stops []lastseen.Instant) {
 	if m.talk == nil {
 		return nil
 	}
-	for _, what := range m.talk.said {
+	for _, what := range m.talk.availability {
 		if m.watermark < what.Until && what.Until <= to {
 			stops = append(stops, what.Until-1, what.Until)
 		}
@@ -197,7 +198,7 @@ func (m *changesModel) forgetHidden(t *rapid.T) {
 	}
 }
 
-// relearn takes over what the store has of what users say: it may have deleted what ended, or lost it.
+// relearn takes over what the store has of the availability of users: it may have deleted what ended, or lost it.
 func (m *changesModel) relearn(t *rapid.T) {
 	if m.talk == nil {
 		return
@@ -206,7 +207,7 @@ func (m *changesModel) relearn(t *rapid.T) {
 	_, described, err := m.Describe(context.Background(), kit.Namespace, names)
 	require.NoError(t, err)
 	for _, user := range names {
-		m.talk.said[user], m.talk.idle[user] = described[user].Said, described[user].IdleSince
+		m.talk.availability[user], m.talk.idle[user] = described[user].Availability, described[user].IdleSince
 		m.talk.inCall[user] = described[user].InCallUntil
 	}
 }
@@ -222,8 +223,8 @@ func (m *changesModel) requireTalk(t *rapid.T) {
 	clock := kit.Now(t, m)
 	for _, user := range names {
 		want, got := m.talk.details(user), described[user]
-		if got.Said == availability.Nothing {
-			want.Said = want.Said.At(clock)
+		if got.Availability == availability.Nothing {
+			want.Availability = want.Availability.At(clock)
 		}
 		if got.InCallUntil == 0 && want.InCallUntil <= clock {
 			want.InCallUntil = 0

@@ -19,14 +19,14 @@ import (
 func testSweepEndsInOrder(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	order := []string{"end 10", "decay 20", "end 30", "grey 40", "end 50", "decay 60"}
-	f.say(order[0], availability.Until(f.start+10, availability.Busy))
+	f.setAvailability(order[0], availability.Until(f.start+10, availability.Busy))
 	f.ping(order[1], f.decaysYellow(20))
-	f.say(order[2], availability.Until(f.start+30, availability.Said("", "a note")))
+	f.setAvailability(order[2], availability.Until(f.start+30, availability.State("", "a note")))
 	f.ping(order[3], f.decaysGrey(40))
 	f.ping(order[4], f.start)
-	f.say(order[4], availability.Until(f.start+50, availability.Busy))
+	f.setAvailability(order[4], availability.Until(f.start+50, availability.Busy))
 	f.ping(order[5], f.decaysYellow(60))
-	f.say(order[5], availability.Busy)
+	f.setAvailability(order[5], availability.Busy)
 	f.Read()
 	places := f.places
 	require.Equal(t, len(order), f.sweep(100))
@@ -50,7 +50,7 @@ func testSweepEndsAndDecays(t *testing.T, s store.Store) {
 	yellow, grey := f.decaysYellow(100), f.decaysGrey(100)
 	f.device(availability.IdleAt("yellow", "a", yellow), availability.IdleAt("grey", "a", grey))
 	for _, user := range []string{"yellow", "grey"} {
-		f.say(user, ends)
+		f.setAvailability(user, ends)
 	}
 	f.ping("other", yellow)
 	f.Read()
@@ -79,7 +79,7 @@ func testSweepEndsBetweenDecays(t *testing.T, s store.Store) {
 		user := fmt.Sprint("ends ", int(end))
 		at := f.decaysYellow(100) // and grey 100 ms later
 		f.device(availability.IdleAt(user, "a", at))
-		f.say(user, availability.Until(f.start+end, availability.Busy))
+		f.setAvailability(user, availability.Until(f.start+end, availability.Busy))
 		was[user] = with(idleSince(isHere(at, lastseen.Green), at-10),
 			availability.Until(f.start+end, availability.Busy))
 		require.Equal(t, was[user], f.published(user))
@@ -104,7 +104,7 @@ func testSweepManyEnds(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	n := tooManyFor(f)
 	for i := range n {
-		f.say(fmt.Sprint("u", i), availability.Until(f.start+1+lastseen.Instant(i%100), availability.Busy))
+		f.setAvailability(fmt.Sprint("u", i), availability.Until(f.start+1+lastseen.Instant(i%100), availability.Busy))
 	}
 	f.Read()
 	calls, ends, last := 0, 0, f.start
@@ -119,7 +119,7 @@ func testSweepManyEnds(t *testing.T, s store.Store) {
 		for i, p := range f.snapshot("u0", "u50", "u99").Users {
 			end := f.start + 1 + []lastseen.Instant{0, 50, 99}[i]
 			if len(f.places) == 1 {
-				require.Equal(t, end <= last, p.Said == availability.Nothing, "it ends with the watermark")
+				require.Equal(t, end <= last, p.Availability == availability.Nothing, "it ends with the watermark")
 			}
 		}
 	}
@@ -134,10 +134,10 @@ func testSweepEndsOfOneInstant(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	n := tooManyFor(f)
 	for i := range n {
-		f.say(fmt.Sprint("u", i), availability.Until(f.start+100, availability.Busy))
+		f.setAvailability(fmt.Sprint("u", i), availability.Until(f.start+100, availability.Busy))
 	}
-	f.say("before", availability.Until(f.start+99, availability.Busy))
-	f.say("after", availability.Until(f.start+101, availability.Busy))
+	f.setAvailability("before", availability.Until(f.start+99, availability.Busy))
+	f.setAvailability("after", availability.Until(f.start+101, availability.Busy))
 	f.Read()
 	ends := 0
 	for more := true; more; {
@@ -147,7 +147,7 @@ func testSweepEndsOfOneInstant(t *testing.T, s store.Store) {
 		snapshot := f.snapshot("u0", "u1", "u2")
 		for _, p := range snapshot.Users {
 			if len(f.places) == 1 {
-				require.Equal(t, snapshot.Watermark >= f.start+100, p.Said == availability.Nothing)
+				require.Equal(t, snapshot.Watermark >= f.start+100, p.Availability == availability.Nothing)
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func testSweepEndsOfOneInstant(t *testing.T, s store.Store) {
 func testSweepDeletesNothingAhead(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	ends := availability.Until(f.start+maxPlayed-100, availability.Busy)
-	f.say("alice", ends)
+	f.setAvailability("alice", ends)
 	f.Read()
 	require.Equal(t, 1, f.sweep(maxPlayed))
 	says := availability.Get(t, s, "alice", f.start)
@@ -169,21 +169,21 @@ func testSweepDeletesNothingAhead(t *testing.T, s store.Store) {
 	require.NoError(t, err)
 	if kit.Now(t, s) < ends.Until {
 		require.Equal(t, ends, says)
-		require.Equal(t, map[string]store.Details{"alice": {Said: ends}}, described)
+		require.Equal(t, map[string]store.Details{"alice": {Availability: ends}}, described)
 	}
 	require.Equal(t, neverSeen(), f.published("alice"))
 }
 
-// testSaidBeforeFeed: a feed publishes what was said before it began, and what ended before is in no entry.
-func testSaidBeforeFeed(t *testing.T, s store.Store) {
+// testAvailabilityBeforeFeed: a feed publishes the availability before it began, and what ended before is in no entry.
+func testAvailabilityBeforeFeed(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	soon, hour := availability.Until(start+playAhead+maxPlayed/2+1000,
 		availability.Busy), availability.Until(start+60*kit.Minute, availability.Away)
 	kit.Ping(t, s, "ended", start)
-	availability.SayAt(t, s, "ended", availability.Until(start-30*kit.Minute, availability.Busy), start-60*kit.Minute)
-	availability.SayAt(t, s, "soon", soon, start)
-	availability.SayAt(t, s, "hour", hour, start)
-	availability.SayAt(t, s, "hidden", availability.Until(soon.Until, availability.Invisible), start)
+	availability.SetAt(t, s, "ended", availability.Until(start-30*kit.Minute, availability.Busy), start-60*kit.Minute)
+	availability.SetAt(t, s, "soon", soon, start)
+	availability.SetAt(t, s, "hour", hour, start)
+	availability.SetAt(t, s, "hidden", availability.Until(soon.Until, availability.Invisible), start)
 	devices.Record(t, s, availability.IdleAt("idle", "a", start))
 	f := Begin(t, s)
 	require.Equal(t, []store.Published{
@@ -196,6 +196,6 @@ func testSaidBeforeFeed(t *testing.T, s store.Store) {
 		f.requireEntries(entry("soon", with(neverSeen(), soon), neverSeen()))
 	}
 	f.ping("ended", start-1)
-	f.say("hour", availability.Busy)
+	f.setAvailability("hour", availability.Busy)
 	f.requireEntries(entry("hour", with(neverSeen(), hour), with(neverSeen(), availability.Busy)))
 }

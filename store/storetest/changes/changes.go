@@ -219,7 +219,8 @@ func requireConsistent(t require.TestingT, read *store.ChangesRead) {
 // requireEntry checks what holds for every entry.
 func requireEntry(t require.TestingT, c store.Change) {
 	for _, d := range []store.Details{c.Details, c.Was} {
-		require.NotEqual(t, lastseen.Invisible, d.Said.Availability, "others see that a user is invisible: %+v", c)
+		shown := d.Availability.Availability
+		require.NotEqual(t, lastseen.Invisible, shown, "others see that a user is invisible: %+v", c)
 	}
 	if c.Contacts {
 		bare := store.Change{User: c.User, Contacts: true, Recorded: c.Recorded, Shard: c.Shard, Place: c.Place}
@@ -227,7 +228,7 @@ func requireEntry(t require.TestingT, c store.Change) {
 		return
 	}
 	if c.Forgotten() {
-		unknown := store.Published{Status: lastseen.Grey, Details: store.Details{Said: c.Said}}
+		unknown := store.Published{Status: lastseen.Grey, Details: store.Details{Availability: c.Availability}}
 		require.Equal(t, unknown, c.Published, "a user without a state can say something")
 		return
 	}

@@ -142,7 +142,7 @@ func (m *changesModel) fault(t *rapid.T) {
 		}
 	}
 	m.relearn(t)
-	m.unsaid = true // users who were grey may be unknown
+	m.unrecorded = true // users who were grey may be unknown
 	for _, r := range m.readers {
 		r.lossy, r.inexact = true, true
 	}

@@ -21,17 +21,17 @@ import (
 type changesModel struct {
 	kit.Breakable
 	thresholds
-	states    map[string]lastseen.State
-	recorded  bool             // there is a feed
-	watermark lastseen.Instant // of all shards
-	epoch     int              // the number of feeds that have begun: places of others are a reset
-	log       map[string][]store.Change
-	devices   map[string][]devices.Claim // what users claimed; nil while the namespace has had no device
-	talk      *talk                      // what users say; nil if the store cannot keep it
-	unsaid    bool                       // users may have become unknown without an entry, by Trim or Fault
-	passed    time.Duration              // by Pass
-	renewed   time.Duration              // passed at the last RecordChanges
-	readers   []*modelReader
+	states     map[string]lastseen.State
+	recorded   bool             // there is a feed
+	watermark  lastseen.Instant // of all shards
+	epoch      int              // the number of feeds that have begun: places of others are a reset
+	log        map[string][]store.Change
+	devices    map[string][]devices.Claim // what users claimed; nil while the namespace has had no device
+	talk       *talk                      // the availability of users; nil if the store cannot keep it
+	unrecorded bool                       // users may have become unknown without an entry, by Trim or Fault
+	passed     time.Duration              // by Pass
+	renewed    time.Duration              // passed at the last RecordChanges
+	readers    []*modelReader
 }
 
 // modelUsers is the number of users of a model: so few that one call of SweepChanges decays all of them, even if it
@@ -193,7 +193,7 @@ func (m *changesModel) trim(t *rapid.T) {
 		return s.At < cutoff
 	})
 	require.Equal(t, before-len(m.known()), result.Deleted)
-	m.unsaid = m.unsaid || result.Deleted > 0
+	m.unrecorded = m.unrecorded || result.Deleted > 0
 }
 
 func (m *changesModel) known() (users []string) {
@@ -224,8 +224,8 @@ func (m *changesModel) sweepAll(t *rapid.T) {
 	m.watermark = m.sweepTo(t, to)
 }
 
-// sweepTo sweeps until no more users decay and returns the watermark. It stops at each end of what is said: for a user
-// whose status also decays on the way, one sweep may append one entry or two.
+// sweepTo sweeps until no more users decay and returns the watermark. It stops at each end of an availability: for a
+// user whose status also decays on the way, one sweep may append one entry or two.
 func (m *changesModel) sweepTo(t *rapid.T, to lastseen.Instant) lastseen.Instant {
 	for _, stop := range m.stops(to) {
 		m.sweepOnce(t, stop)
@@ -292,11 +292,11 @@ func (m *changesModel) published(user string) store.Published {
 	return store.Publish(m.thresholds, m.states[user], m.talk.details(user), m.watermark)
 }
 
-// users returns the users who have a state, say something, or are in a call.
+// users returns the users who have a state, have an availability, or are in a call.
 func (m *changesModel) users() []string {
 	all := maps.Clone(m.states)
 	if m.talk != nil {
-		for user := range m.talk.said {
+		for user := range m.talk.availability {
 			all[user] = lastseen.State{}
 		}
 		for user := range m.talk.inCall {

@@ -109,7 +109,7 @@ func randomTalk(f *feed, random *rand.Rand) (err error) {
 	case 4, 5:
 		_, err = f.s.Ping(ctx, kit.Namespace, batch)
 	default:
-		what := availability.Said([]lastseen.Availability{"", lastseen.Busy, lastseen.Invisible}[random.IntN(3)],
+		what := availability.State([]lastseen.Availability{"", lastseen.Busy, lastseen.Invisible}[random.IntN(3)],
 			"a note")
 		if random.IntN(2) == 0 {
 			what.Until = f.start + lastseen.Instant(random.IntN(maxPlayed))
@@ -119,9 +119,9 @@ func randomTalk(f *feed, random *rand.Rand) (err error) {
 	return err
 }
 
-// testSaidChangesConcurrent is testChangesConcurrent with users who say something, or become invisible.
-func testSaidChangesConcurrent(t *testing.T, s store.Store) {
-	availability.SayAt(t, s, "u0", availability.Invisible,
+// testAvailabilityChangesConcurrent is testChangesConcurrent with users who set an availability, or become invisible.
+func testAvailabilityChangesConcurrent(t *testing.T, s store.Store) {
+	availability.SetAt(t, s, "u0", availability.Invisible,
 		kit.Now(t, s)-kit.Minute) // from here on, every server knows that there are invisible users
 	testConcurrentWrites(t, s, randomTalk)
 }

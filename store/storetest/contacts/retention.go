@@ -159,7 +159,7 @@ func testContactsOfInvisible(t *testing.T, b kit.Breakable) {
 	}
 	availability.Set(t, b, "always", availability.Invisible)
 	availability.Set(t, b, "ended", availability.Invisible)
-	availability.SayAt(t, b, "timed", availability.Until(kit.Now(t, b).Add(4*hour), availability.Invisible),
+	availability.SetAt(t, b, "timed", availability.Until(kit.Now(t, b).Add(4*hour), availability.Invisible),
 		kit.Now(t, b))
 	b.Pass(6 * hour)
 	kit.Ping(t, b, "always", kit.Now(t, b))
@@ -183,7 +183,7 @@ func testContactsOfInvisible(t *testing.T, b kit.Breakable) {
 func testContactsAfterPurge(t *testing.T, b kit.Breakable) {
 	Set(t, b, "hidden", "friend")
 	Set(t, b, "visible", "friend")
-	availability.SayAt(t, b, "hidden", availability.Until(kit.Now(t, b).Add(4*hour), availability.Invisible),
+	availability.SetAt(t, b, "hidden", availability.Until(kit.Now(t, b).Add(4*hour), availability.Invisible),
 		kit.Now(t, b))
 	b.Pass(store.HiddenKept + 6*hour)
 	availability.Set(t, b, "other", availability.Busy)

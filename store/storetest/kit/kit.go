@@ -319,7 +319,7 @@ type Breakable struct {
 	// neither of them.
 	Restart func() store.Store
 	Lasting bool // a feed, and who is in a call, outlast Restart
-	Talks   bool // users say something, and become invisible without waiting for other servers
+	Talks   bool // users set an availability, and become invisible without waiting for other servers
 	// Fault does anything to the store, such as a failover that loses the newest writes, and returns when it works
 	// again. Until then nothing is called.
 	Fault func()

@@ -1,7 +1,7 @@
 -- What the scripts share that change hidden times; it follows clock.lua.
 --
--- Each change gives hidden_key and private_key one mark, a negative number that becomes less, of the user '', whose name
--- no user has. So it shows if Redis loses one of them, or an operator restores an older one.
+-- Each change gives hidden_key and private_key one mark, a negative number that becomes less, of the user '', whose
+-- name no user has. So it shows if Redis loses one of them, or an operator restores an older one.
 
 local function mark_hidden()
   local last = redis.call('ZSCORE', hidden_key, '') or 0
@@ -14,8 +14,8 @@ local function mark_hidden()
   end
 end
 
--- Deletes hidden times that ended long before an instant, at most so many, and what users said in them. With uses, the
--- ends become the last uses of users who have contacts: see contacts.lua.
+-- Deletes hidden times that ended long before an instant, at most so many, and the availability of users in them. With
+-- uses, the ends become the last uses of users who have contacts: see contacts.lua.
 local function drop_hidden(instant, most, uses)
   local by = string.format('%.0f', instant - hidden_kept)
   local old = redis.call('ZRANGE', hidden_key, 1, by, 'BYSCORE', 'LIMIT', 0, most)

@@ -1,6 +1,7 @@
--- Records what a user says. It is after a function leave_devices, which does what devices.lua does.
+-- Records a user's availability. It is after a function leave_devices, which does what devices.lua does.
 --
--- KEYS     see feed.lua, records.lua, details.lua, hidden.lua, and contacts.lua for uses_key. Of what is written the keys are
+-- KEYS     see feed.lua, records.lua, details.lua, hidden.lua, and contacts.lua for uses_key. Of what is written the
+-- keys are
 --          named although they may not exist: those of details and ends, or those of hidden.lua for an invisible user
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the present, in milliseconds
@@ -93,7 +94,7 @@ else
   save_public()
 end
 
--- Deletes what ended long ago: hidden times, and without a feed what users say.
+-- Deletes what ended long ago: hidden times, and without a feed the availability of users.
 local past = math.min(now, at)
 if hidden_key then
   drop_hidden(past, 100, uses_key)

@@ -15,7 +15,8 @@
 -- milliseconds; nothing changed.
 --
 -- Scores between -c and c, both excluded, are older than c: one run of ranks. Deleting by rank bounds the time one call
--- can take. What users say stays, but they are no longer idle. What is deleted becomes the last use of owners of contacts.
+-- can take. The availability of users stays, but they are no longer idle. What is deleted becomes the last use of
+-- owners of contacts.
 --
 -- While there is a feed, users whom it shows as green or yellow are kept.
 --

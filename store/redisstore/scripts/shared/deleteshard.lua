@@ -1,14 +1,14 @@
--- Deletes a shard with all side keys. Unless that is asked for, a shard that is used stays, and so do hidden times that did
--- not end long ago.
+-- Deletes a shard with all side keys. Unless that is asked for, a shard that is used stays, and so do hidden times that
+-- did not end long ago.
 --
 -- KEYS     see sides.lua; all that exist
 -- ARGV[1]  the present, as the caller knows it; '' to delete everything
 -- ARGV[2]  1 to delete nothing
 --
--- Returns 1 if the shard is used: if it has users, users who say something, or contacts; otherwise 0.
+-- Returns 1 if the shard is used: if it has users, users with an availability, or contacts; otherwise 0.
 
--- Reports whether a user says something that others see, and that has not ended by both clocks: that of this Redis, and
--- the caller's. What has ended by one of them alone counts.
+-- Reports whether a user has an availability that others see, and that has not ended by both clocks: that of this
+-- Redis, and the caller's. What has ended by one of them alone counts.
 local function any_says(present)
   local time, cursor = math.min(clock(), tonumber(present)), '0'
   repeat

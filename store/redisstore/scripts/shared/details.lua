@@ -10,13 +10,13 @@
 -- the user is in a call is the latest time. Idle is computed when a device asserts something; no ping without a device
 -- changes it.
 --
---   <idle since, or 0>[/<until when the user is in a call>] <away, busy or -> <when what the user says ends, or 0> <note>
+--   <idle since, or 0>[/<until when the user is in a call>] <away, busy or -> <when that ends, or 0> <note>
 
 local max_details = 1024 -- bytes; more than any have
 local in_call = 253402300799999 -- is published of users in a call
 
--- Returns {idle, call, availability, ends, note}: idle, call and ends are numbers; call is 0 for none, ends is math.huge
--- for no end. It returns nil if another program wrote the text.
+-- Returns {idle, call, availability, ends, note}: idle, call and ends are numbers; call is 0 for none, ends is
+-- math.huge for no end. It returns nil if another program wrote the text.
 local function parse_details(text)
   if not text or #text > max_details then
     return nil

@@ -1,4 +1,5 @@
--- What the scripts share that change details, note when they end, and delete what ended; it is after feed.lua and details.lua.
+-- What the scripts share that change details, note when they end, and delete what ended; it is after feed.lua and
+-- details.lua.
 
 -- Returns the first of the times after another at which details end in part; nil if they do not.
 local function next_end(details, after)
@@ -46,7 +47,8 @@ local function append_details(user, score, text, new)
   end
 end
 
--- Deletes what users say, and calls, that ended by an instant, of at most so many of them. Reports whether there were any.
+-- Deletes the availability of users, and calls, that ended by an instant, of at most so many of them. Reports whether
+-- there were any.
 local function delete_ended(by, most)
   local names = ends_key and redis.call('ZRANGE', ends_key, '-inf', digits(by), 'BYSCORE', 'LIMIT', 0, most) or {}
   if not names[1] then

@@ -14,32 +14,32 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testSaid: what a user says is what others see, until the user says something else.
-func testSaid(t *testing.T, s store.Store) {
+// testAvailability: a user's availability is what others see, until the user sets another one.
+func testAvailability(t *testing.T, s store.Store) {
 	at := kit.Now(t, s)
 	kit.Ping(t, s, "alice", at)
-	for _, what := range []lastseen.Said{
-		Busy, Away, Said(lastseen.Busy, ""), Said("", "a note alone"), Until(at+60*kit.Minute, Busy),
-		Until(at+90*kit.Minute, Said("", "for a while")), Until(lastseen.MaxInstant, Away), Nothing, Busy,
+	for _, what := range []lastseen.AvailabilityState{
+		Busy, Away, State(lastseen.Busy, ""), State("", "a note alone"), Until(at+60*kit.Minute, Busy),
+		Until(at+90*kit.Minute, State("", "for a while")), Until(lastseen.MaxInstant, Away), Nothing, Busy,
 	} {
 		for range 2 { // repeating it changes nothing
 			require.Equal(t, kit.Here(at), Set(t, s, "alice", what))
-			RequireSaid(t, s, "alice", what)
+			Require(t, s, "alice", what)
 		}
 		require.Equal(t, what, Get(t, s, "alice", at-60*kit.Minute), "since when is not kept")
 	}
-	RequireSaid(t, s, "bob", Nothing)
+	Require(t, s, "bob", Nothing)
 	require.Equal(t, []string{"alice"}, kit.Remaining(t, s), "bob does not exist")
 }
 
-// testSaidOfNeverSeen: a user without a state can say something, and is still never seen.
-func testSaidOfNeverSeen(t *testing.T, s store.Store) {
+// testAvailabilityOfNeverSeen: a user without a state can set an availability, and is still never seen.
+func testAvailabilityOfNeverSeen(t *testing.T, s store.Store) {
 	require.Zero(t, Set(t, s, "alice", Nothing))
 	require.Empty(t, kit.Existing(t, s), "saying nothing does not create a namespace")
 	require.Zero(t, Set(t, s, "alice", Busy))
 	require.Equal(t, []store.NamespaceInfo{{Name: kit.Namespace}}, kit.Namespaces(t, s, 10),
 		"saying something creates it")
-	RequireSaid(t, s, "alice", Busy)
+	Require(t, s, "alice", Busy)
 	require.Zero(t, kit.Lookup(t, s, "alice")[0])
 	require.Empty(t, kit.Remaining(t, s))
 	require.Equal(t, []int64{0, 0}, kit.Count(t, s, kit.Everyone()...))
@@ -49,9 +49,9 @@ func testSaidOfNeverSeen(t *testing.T, s store.Store) {
 
 	require.Equal(t, kit.Here(kit.Base), kit.Ping(t, s, "alice", kit.Base))
 	require.Equal(t, kit.Left(kit.Base), kit.Leave(t, s, "alice", kit.Base))
-	RequireSaid(t, s, "alice", Busy)
+	Require(t, s, "alice", Busy)
 	require.Equal(t, kit.Left(kit.Base), Set(t, s, "alice", Nothing))
-	RequireSaid(t, s, "alice", Nothing)
+	Require(t, s, "alice", Nothing)
 }
 
 // OddNotes are valid notes that look like something else to a store, and the longest ones.
@@ -65,43 +65,43 @@ func OddNotes() []string {
 	}
 }
 
-// testSaidNotes: any note arrives as it was written, whatever is said with it.
-func testSaidNotes(t *testing.T, s store.Store) {
+// testAvailabilityNotes: any note arrives as it was written, with any availability.
+func testAvailabilityNotes(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	for i, note := range OddNotes() {
 		require.NoError(t, lastseen.CheckNote(note))
 		user := fmt.Sprint("user", i)
-		for _, what := range []lastseen.Said{
-			Said("", note), Said(lastseen.Away, note), Until(start+60*kit.Minute, Said(lastseen.Busy, note)),
+		for _, what := range []lastseen.AvailabilityState{
+			State("", note), State(lastseen.Away, note), Until(start+60*kit.Minute, State(lastseen.Busy, note)),
 		} {
 			Set(t, s, user, what)
-			RequireSaid(t, s, user, what)
+			Require(t, s, user, what)
 		}
-		for _, what := range []lastseen.Said{
-			Said(lastseen.Invisible, note), Until(start+60*kit.Minute, Said(lastseen.Invisible, note)),
+		for _, what := range []lastseen.AvailabilityState{
+			State(lastseen.Invisible, note), Until(start+60*kit.Minute, State(lastseen.Invisible, note)),
 		} {
-			SayAt(t, s, user, what, start)
-			requireInvisible(t, s, user, what, kit.Left(start), Until(start+60*kit.Minute, Said(lastseen.Busy, note)))
+			SetAt(t, s, user, what, start)
+			requireInvisible(t, s, user, what, kit.Left(start), Until(start+60*kit.Minute, State(lastseen.Busy, note)))
 		}
 	}
 }
 
-// testSaidOfUserIDs: any user ID works.
-func testSaidOfUserIDs(t *testing.T, s store.Store) {
+// testAvailabilityOfUserIDs: any user ID works.
+func testAvailabilityOfUserIDs(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	ids, want := kit.OddIDs(), map[string]store.Details{}
 	for i, id := range ids {
 		if i%3 == 0 {
 			continue // says nothing
 		}
-		what := Until(start+60*kit.Minute, Said(lastseen.Busy, fmt.Sprint(i)))
+		what := Until(start+60*kit.Minute, State(lastseen.Busy, fmt.Sprint(i)))
 		Set(t, s, id, what)
-		want[id] = store.Details{Said: what}
+		want[id] = store.Details{Availability: what}
 	}
 	require.Equal(t, want, Details(t, s, ids...))
 	for i, id := range ids {
 		if i%3 == 1 {
-			SayAt(t, s, id, Invisible, start)
+			SetAt(t, s, id, Invisible, start)
 		}
 	}
 	kit.Write(s.Ping).In(t, kit.Namespace, kit.Now(t, s), ids...)
@@ -115,19 +115,19 @@ func testSaidOfUserIDs(t *testing.T, s store.Store) {
 	require.Empty(t, Details(t, s, ids...))
 }
 
-// testSaidNamespaces: users of one name in two namespaces are two users.
-func testSaidNamespaces(t *testing.T, s store.Store) {
+// testAvailabilityNamespaces: users of one name in two namespaces are two users.
+func testAvailabilityNamespaces(t *testing.T, s store.Store) {
 	at := kit.Now(t, s)
-	SayIn(t, s, "first", "alice", Busy, at)
-	SayIn(t, s, "second", "alice", Invisible, at)
+	SetIn(t, s, "first", "alice", Busy, at)
+	SetIn(t, s, "second", "alice", Invisible, at)
 	kit.Write(s.Ping).In(t, "first", at, "alice")
 	kit.Write(s.Ping).In(t, "second", at, "alice")
 	kit.Write(s.Ping).In(t, "third", at, "alice")
-	require.Equal(t, store.Details{Said: Busy}, DetailsIn(t, s, "first", "alice")["alice"])
+	require.Equal(t, store.Details{Availability: Busy}, DetailsIn(t, s, "first", "alice")["alice"])
 	require.Empty(t, DetailsIn(t, s, "second", "alice"))
 	require.Empty(t, DetailsIn(t, s, "third", "alice"))
-	require.Equal(t, Invisible, sayingIn(t, s, "second", "alice", at))
-	require.Equal(t, Nothing, sayingIn(t, s, "third", "alice", at))
+	require.Equal(t, Invisible, getIn(t, s, "second", "alice", at))
+	require.Equal(t, Nothing, getIn(t, s, "third", "alice", at))
 	for name, want := range map[string]lastseen.State{
 		"first": kit.Here(at), "second": kit.Left(at), "third": kit.Here(at),
 	} {
@@ -138,14 +138,15 @@ func testSaidNamespaces(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"first", "second", "third"}, kit.Existing(t, s))
 }
 
-// testSaidMany: one call describes many users, in the order asked, also twice, and most of them without details.
-func testSaidMany(t *testing.T, s store.Store) {
+// testAvailabilityMany: one call describes many users, in the order asked, also twice, and most of them without
+// details.
+func testAvailabilityMany(t *testing.T, s store.Store) {
 	names := kit.Crowd(t, s, 2000)
 	want := map[string]store.Details{}
 	for i := 0; i < len(names); i += 20 {
-		what := Said(lastseen.Away, names[i])
+		what := State(lastseen.Away, names[i])
 		require.Equal(t, kit.Here(kit.Base), Set(t, s, names[i], what))
-		want[names[i]] = store.Details{Said: what}
+		want[names[i]] = store.Details{Availability: what}
 	}
 	require.Equal(t, want, Details(t, s, names...))
 	asked := []string{names[40], "nobody", names[1], names[40], names[20]}
@@ -155,92 +156,92 @@ func testSaidMany(t *testing.T, s store.Store) {
 	require.Empty(t, Details(t, s))
 }
 
-// testSaidEnds: what is said ends by itself, at the same instant for everyone.
-func testSaidEnds(t *testing.T, s store.Store) {
+// testAvailabilityEnds: an availability ends by itself, at the same instant for everyone.
+func testAvailabilityEnds(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	end := start - 30*kit.Minute
 	kit.Ping(t, s, "alice", start-70*kit.Minute)
-	require.Equal(t, kit.Here(start-70*kit.Minute), SayAt(t, s, "alice", Until(end, Busy), start-60*kit.Minute))
+	require.Equal(t, kit.Here(start-70*kit.Minute), SetAt(t, s, "alice", Until(end, Busy), start-60*kit.Minute))
 	require.Equal(t, Nothing, Get(t, s, "alice", end))
 	require.Equal(t, Nothing, Get(t, s, "alice", start))
-	RequireSaid(t, s, "alice", Nothing)
+	Require(t, s, "alice", Nothing)
 	require.Equal(t, kit.Here(start), kit.Ping(t, s, "alice", start))
-	RequireSaid(t, s, "alice", Nothing)
+	Require(t, s, "alice", Nothing)
 
 	Set(t, s, "bob", Until(start+60*kit.Minute, Busy))
 	require.Equal(t, Busy.Note, Get(t, s, "bob", start+60*kit.Minute-1).Note, "one millisecond is left")
 	require.Equal(t, Nothing, Get(t, s, "bob", start+60*kit.Minute))
-	RequireSaid(t, s, "bob", Until(start+60*kit.Minute, Busy))
+	Require(t, s, "bob", Until(start+60*kit.Minute, Busy))
 }
 
-// testSaidEndedBefore: what has ended when it is said is recorded as nothing.
-func testSaidEndedBefore(t *testing.T, s store.Store) {
+// testAvailabilityEndedBefore: an availability that has ended when it is set is recorded as nothing.
+func testAvailabilityEndedBefore(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
-	for i, what := range []lastseen.Said{Busy, Said("", "a note"), Invisible} {
+	for i, what := range []lastseen.AvailabilityState{Busy, State("", "a note"), Invisible} {
 		user := fmt.Sprint("user", i)
 		for _, end := range []lastseen.Instant{lastseen.MinInstant, kit.Base, start - kit.Minute, start} {
-			require.Zero(t, SayAt(t, s, user, Until(end, what), start))
+			require.Zero(t, SetAt(t, s, user, Until(end, what), start))
 			require.Empty(t, kit.Existing(t, s), "saying nothing does not create a namespace")
-			RequireSaid(t, s, user, Nothing)
+			Require(t, s, user, Nothing)
 			require.Equal(t, Nothing, Get(t, s, user, end-1), "nothing was recorded")
 		}
 	}
 	Set(t, s, "alice", Busy)
-	require.Zero(t, SayAt(t, s, "alice", Until(start-1, Away), start))
-	RequireSaid(t, s, "alice", Nothing)
+	require.Zero(t, SetAt(t, s, "alice", Until(start-1, Away), start))
+	Require(t, s, "alice", Nothing)
 	require.Equal(t, kit.Here(start), kit.Ping(t, s, "alice", start), "she was not invisible")
-	require.Equal(t, kit.Here(start), SayAt(t, s, "alice", Until(start-1, Invisible), start))
+	require.Equal(t, kit.Here(start), SetAt(t, s, "alice", Until(start-1, Invisible), start))
 	require.Equal(t, kit.Here(start+1), kit.Ping(t, s, "alice", start+1), "she was not invisible")
 }
 
-// testSaidAhead: a caller's clock that is too far ahead ends nothing.
-func testSaidAhead(t *testing.T, s store.Store) {
+// testAvailabilityAhead: a caller's clock that is too far ahead ends nothing.
+func testAvailabilityAhead(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	years := start.Add(20 * 365 * 24 * time.Hour)
 	for i, at := range []lastseen.Instant{start.Add(time.Hour), years, lastseen.MaxInstant} {
 		user := fmt.Sprint("user", i)
-		SayAt(t, s, user, Until(start+30*kit.Minute, Busy), at)
-		RequireSaid(t, s, user, Until(start+30*kit.Minute, Busy))
+		SetAt(t, s, user, Until(start+30*kit.Minute, Busy), at)
+		Require(t, s, user, Until(start+30*kit.Minute, Busy))
 	}
-	SayAt(t, s, "near", Until(start+1000, Busy), start+3000)
+	SetAt(t, s, "near", Until(start+1000, Busy), start+3000)
 	require.Equal(t, Nothing, Get(t, s, "near", start), "it had ended by then")
 }
 
-// testSaidWithWrongTimes: nothing is deleted because a caller's time is past its end.
-func testSaidWithWrongTimes(t *testing.T, s store.Store) {
+// testAvailabilityWithWrongTimes: nothing is deleted because a caller's time is past its end.
+func testAvailabilityWithWrongTimes(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	hour, ctx := Until(start+60*kit.Minute, Busy), context.Background()
 	Set(t, s, "alice", hour)
-	SayAt(t, s, "bob", Until(start+60*kit.Minute, Invisible), start)
+	SetAt(t, s, "bob", Until(start+60*kit.Minute, Invisible), start)
 	for _, at := range []lastseen.Instant{start + 90*kit.Minute, lastseen.MaxInstant} {
 		require.Equal(t, Nothing, Get(t, s, "alice", at))
 		require.Equal(t, Nothing, Get(t, s, "bob", at))
-		SayAt(t, s, "other", Away, at)
+		SetAt(t, s, "other", Away, at)
 		kit.Ping(t, s, "other", at)
 		_, err := s.Trim(ctx, kit.Namespace, store.TrimQuery{Age: time.Hour, Now: at, All: true})
 		require.ErrorIs(t, err, store.ErrClockMoved)
-		RequireSaid(t, s, "alice", hour)
+		Require(t, s, "alice", hour)
 		requireInvisible(t, s, "bob", Until(start+60*kit.Minute, Invisible), kit.Left(start), Nothing)
 	}
 	for range 3 { // time that passed by the store's clock, but not by the caller's
-		SayAt(t, s, "carol", Until(start-30*kit.Minute, Busy), start-60*kit.Minute)
-		SayAt(t, s, "other", Away, start-50*kit.Minute)
+		SetAt(t, s, "carol", Until(start-30*kit.Minute, Busy), start-60*kit.Minute)
+		SetAt(t, s, "other", Away, start-50*kit.Minute)
 		require.Equal(t, Until(start-30*kit.Minute, Busy), Get(t, s, "carol", start-40*kit.Minute))
 	}
 }
 
-// testSaidEndAlone: an end without an availability and a note says nothing, in place of what was said.
-func testSaidEndAlone(t *testing.T, s store.Store) {
+// testAvailabilityEndAlone: an end without an availability and a note clears the availability before.
+func testAvailabilityEndAlone(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	end := Until(start+60*kit.Minute, Nothing)
-	require.Zero(t, SayAt(t, s, "alice", end, start))
+	require.Zero(t, SetAt(t, s, "alice", end, start))
 	require.Empty(t, kit.Existing(t, s), "it creates no namespace")
-	RequireSaid(t, s, "alice", Nothing)
-	SayAt(t, s, "alice", Busy, start)
-	SayAt(t, s, "bob", Invisible, start-60*kit.Minute)
+	Require(t, s, "alice", Nothing)
+	SetAt(t, s, "alice", Busy, start)
+	SetAt(t, s, "bob", Invisible, start-60*kit.Minute)
 	for _, user := range []string{"alice", "bob"} {
-		SayAt(t, s, user, end, start-30*kit.Minute)
-		RequireSaid(t, s, user, Nothing)
+		SetAt(t, s, user, end, start-30*kit.Minute)
+		Require(t, s, user, Nothing)
 	}
 	require.Empty(t, Details(t, s, "alice", "bob"))
 	require.Equal(t, kit.Here(start), kit.Ping(t, s, "bob", start), "the hidden time has ended")
