@@ -61,7 +61,7 @@ var (
 //
 // # In the feed
 //
-// Published has what others see: [Published.Said] and [Published.IdleSince]. They are judged at the watermark, as the
+// Published has what others see: its availability and [Details.IdleSince]. They are judged at the watermark, as the
 // status is.
 //
 //   - A call of SetAvailability that changes what is published appends one entry, atomically with the write.
