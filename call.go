@@ -22,7 +22,7 @@ type Call struct {
 	// are heard; 0 once it is over.
 	Expires Instant
 
-	App string // a JSON value of the app's, such as an offer; "" for none, and once the call is over
+	App string // a JSON value of the app's, such as an offer; "" for none, and once the call has ended
 }
 
 // Device returns the device that a party uses for the call; "" if it is not known.

@@ -38,19 +38,19 @@ type availabilityResponse struct {
 // @ID setAvailability
 // @Tags Availability
 // @Summary Set a user's availability
-// @Description Replaces what the user says: `away`, `busy` or `invisible`, a note, or both. It lasts until its end, until
+// @Description Replaces the availability: `away`, `busy` or `invisible`, a note, or both. It lasts until its end, until
 // @Description it is replaced, or until the user is deleted. It is shown with the user's presence and does not change the
 // @Description status.
 // @Description
 // @Description `invisible` is not shown to others: the user leaves at this moment. Until it ends, the user's pings, leaves
-// @Description and connections change nothing that others see. What the user said before stays shown, as after a leave.
+// @Description and connections change nothing that others see. The availability before stays shown, as after a leave.
 // @Description Where several servers use one Redis, the first such requests in a namespace can wait for up to 5 seconds.
 // @Description
 // @Description The last request counts. Requires the scope `ping` or the user's own token.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
-// @Param body body availabilityBody true "What the user says."
-// @Success 200 {object} availabilityResponse "What the user says now."
+// @Param body body availabilityBody true "The new availability."
+// @Success 200 {object} availabilityResponse "The availability now."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [put]
 func (s *server) putAvailability(c echo.Context, _ request.Query, namespace, user string) error {
 	var body availabilityBody
@@ -75,11 +75,11 @@ func (s *server) putAvailability(c echo.Context, _ request.Query, namespace, use
 // @ID getAvailability
 // @Tags Availability
 // @Summary Get a user's availability
-// @Description Returns what the user says, also `invisible`. Everything is null if the user says nothing, or if it has
+// @Description Returns the availability, also `invisible`. Everything is null if the user has set none, or if it has
 // @Description ended. Requires the scope `ping`, for API keys also `read`, or the user's own token.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
-// @Success 200 {object} availabilityResponse "What the user says now."
+// @Success 200 {object} availabilityResponse "The availability now."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [get]
 func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, user string) error {
 	ctx := c.Request().Context()
@@ -97,8 +97,8 @@ func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, use
 // @ID deleteAvailability
 // @Tags Availability
 // @Summary Clear a user's availability
-// @Description Deletes what the user says, with the note. An invisible user becomes visible with the next ping. That the
-// @Description user says nothing is not an error. Requires the scope `ping` or the user's own token.
+// @Description Deletes the availability and the note. An invisible user becomes visible with the next ping. Deleting
+// @Description nothing is not an error. Requires the scope `ping` or the user's own token.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Success 204 "Deleted."

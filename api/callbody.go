@@ -208,7 +208,7 @@ type callResponse struct {
 	// While the call rings: when it is missed. While it is active: when it is lost, unless both parties are heard
 	// before. Null once it is over.
 	ExpiresAt request.Timestamp `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	// Any JSON of the app's, such as an offer. Null for none, once the call is over, and in responses to API keys
+	// Any JSON of the app's, such as an offer. Null for none, once the call has ended, and in responses to API keys
 	// without the scope read.
 	App callApp `json:"app" swaggertype:"object" extensions:"x-nullable"`
 } // @name Call

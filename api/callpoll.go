@@ -21,7 +21,7 @@ import (
 // @ID getCall
 // @Tags Calls
 // @Summary Get a call
-// @Description Returns a call that goes on, or that was over less than 10 minutes ago. A user's token gets calls of its user
+// @Description Returns a current call, or one that ended less than 10 minutes ago. A user's token gets calls of its user
 // @Description only. Requires the scope `read`, for API keys also `ping`, or the token of a party.
 // @Param namespace path string true "namespace"
 // @Param id path string true "call"
@@ -91,7 +91,7 @@ type callsResponse struct {
 // @Summary Follow a user's calls
 // @Description Returns the user's ongoing call: a user has one at most. With `cursor` and `wait`, the response
 // @Description waits until this is not what the cursor's response had: a call rings, was accepted, has other `app`, or is
-// @Description over. A call that is over since then is in the response once more, with its last state.
+// @Description over. A call that has ended since then is in the response once more, with its last state.
 // @Description
 // @Description Without `cursor` it responds at once. Calls that begin and end between two requests are not in the responses.
 // @Description Requires the scope `read`, for API keys also `ping`, or the user's own token.

@@ -26,7 +26,7 @@ const MaxRedialWait = 5 * time.Minute
 // @Tags Calls
 // @Summary Call a user
 // @Description Begins a call, which rings until the callee accepts or rejects it, the caller ends it, or the namespace's
-// @Description `ring_timeout_ms` has passed. A grey callee rings, too: a push message of your app can wake their phone. With
+// @Description `ring_timeout_ms` has passed. A grey callee also rings: a push message of your app can wake their phone. With
 // @Description `"if":"present"` the response is 409 `callee_unavailable` instead. A user has one call at a time: others
 // @Description get 409 `caller_busy` or `callee_busy`. A user who started too many calls gets 429 `too_many_calls`, and one
 // @Description whose last call to the callee was rejected, cancelled or missed just before gets 429 `call_too_soon`. An
@@ -120,7 +120,7 @@ func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *
 // @Description others get 409 `call_refused`, whose member `call` is the call as it is. Accepting again on the same device
 // @Description is 200. `app` replaces that of the call, for example by an answer to an offer.
 // @Description
-// @Description The call stays active while both parties are heard: by a WebSocket, or by requests to `…/alive`. Requires the
+// @Description The call stays active while both parties keep it alive: by a WebSocket, or by requests to `…/alive`. Requires the
 // @Description scope `ping` or the token of the callee.
 // @Param namespace path string true "namespace"
 // @Param id path string true "call"
@@ -168,7 +168,7 @@ func (s *server) endCall(c echo.Context, _ request.Query) error {
 // @Description Says that the party still takes part in the call. An active call is lost if nothing is received from a party for
 // @Description the namespace's `green_ms`, so send this each `ping_interval_ms` unless the device has a WebSocket, which
 // @Description does the same. `app` replaces that of the call, for example by more ICE candidates: ten times at once, and then
-// @Description twice a second; more are 429 `rate_limited`. If the call is over, the
+// @Description twice a second; more are 429 `rate_limited`. If the call has ended, the
 // @Description response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope `ping` or the
 // @Description token of a party.
 // @Param namespace path string true "namespace"

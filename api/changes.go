@@ -112,7 +112,7 @@ type changesResponse struct {
 // @Description nothing for 30 seconds shows statuses as unknown and connects again.
 // @Description
 // @Description Each user that is followed without a cursor counts as a request against the rate limit; after a reset,
-// @Description those of a request with a cursor do, too. A caller follows at most 100 namespaces at the same time; more get
+// @Description so do those of a request with a cursor. A caller follows at most 100 namespaces at the same time; more get
 // @Description 429 `rate_limited`. A namespace counts until a minute after its last request ends.
 // @Description
 // @Description Requires the scope `read`; `contacts_of` also requires `ping`, and a token can name only its own user.

@@ -158,7 +158,7 @@ func optionalMs(d time.Duration) *int64 {
 // @Summary Delete a namespace
 // @Description Deletes a namespace and all its users at once. The deletion survives a crash. Deleting a namespace that
 // @Description does not exist is not an error. The namespace exists again from its next ping on. Connections stay open:
-// @Description what is heard on them counts as pings, so their users come back. Requires the scope `admin`.
+// @Description what they send counts as pings, so their users come back. Requires the scope `admin`.
 // @Param namespace path string true "namespace"
 // @Param confirm query string true "the name again"
 // @Success 204 "Deleted."

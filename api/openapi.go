@@ -23,7 +23,7 @@ package api
 // @tag.name Reading
 // @tag.description Statuses, last-seen times, lists and counts.
 // @tag.name Availability
-// @tag.description What users say about themselves.
+// @tag.description The availability of users, and notes.
 // @tag.name Contacts
 // @tag.description Whom users know.
 // @tag.name Calls

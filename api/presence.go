@@ -32,7 +32,7 @@ type presence struct {
 // userDetails is what a response shows of a user who has an availability, is idle, or is in a call. Fields that do not
 // apply are omitted.
 type userDetails struct {
-	// What the user says about themselves. It changes no status. Absent if the user says nothing.
+	// The user's availability. It changes no status. Absent if the user has set none.
 	Availability lastseen.Availability `json:"availability,omitzero" swaggertype:"string" enums:"away,busy" validate:"optional"` //nolint:lll // a tag
 	// When `availability` and `note` end. Absent if they have no end.
 	AvailabilityUntil request.Timestamp `json:"availability_until,omitzero" swaggertype:"string" format:"date-time" validate:"optional"` //nolint:lll // a tag

@@ -206,7 +206,7 @@ func (s *server) forget(ctx context.Context, namespace, user string) error {
 		}
 		if other != "" { // as in the empty call of a user without one
 			s.Signal(ctx, calls.Signal(namespace, c.ID, other),
-				"the other party learns later that the call is over")
+				"the other party learns later that the call has ended")
 		}
 	}
 	return err

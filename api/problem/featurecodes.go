@@ -41,7 +41,7 @@ func callProblems() []Type {
 		{
 			IdempotencyKeyReused, 422, "Idempotency key reused",
 			"The caller sent another request with the same Idempotency-Key before. A key is remembered while the " +
-				"call that it started goes on, and for 10 minutes after that.",
+				"call that it started continues, and for 10 minutes after that.",
 			"Choose a new random key for each call, and repeat it only when you send the same request again.",
 		},
 		{

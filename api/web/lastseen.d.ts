@@ -21,10 +21,10 @@ export interface Presence {
   readonly lastSeen: Date | null
   /** Whether the user left. */
   readonly left: boolean
-  /** What the user says, and until when; it ends by itself. */
+  /** The user's availability, and until when; it ends by itself. */
   readonly availability: Availability | null
   readonly availabilityUntil: Date | null
-  /** What the user says in their own words. It is text: set it as `textContent`, never as HTML. */
+  /** A text by the user. Set it as `textContent`, never as HTML. */
   readonly note: string | null
   /** Since when the user uses none of their devices; null while they use one, and for users who are offline. */
   readonly idleSince: Date | null
@@ -76,7 +76,7 @@ export interface Call {
   readonly endedAt: Date | null
   /** When it will be missed, while it rings. */
   readonly expiresAt: Date | null
-  /** Any JSON of the app's; null once the call is over. */
+  /** Any JSON of the app's; null once the call has ended. */
   readonly app: any
 }
 

@@ -40,13 +40,13 @@ func (m storeMetrics) connections(r *connections.Registry) {
 		func() float64 { return float64(r.Stats().Open) })
 	m.gauge("connections_waiting", "Leaves that wait for their time, or for the store.",
 		func() float64 { return float64(r.Stats().Waiting) })
-	m.gauge("connections_unwritten", "Connections whose newest heartbeat the store did not take yet.",
+	m.gauge("connections_unwritten", "Connections whose newest heartbeat is not in the store yet.",
 		func() float64 { return float64(r.Stats().Unwritten) })
 	m.counter("connections_opened_total", "Connections of users that were opened.",
 		func() float64 { return float64(r.Stats().Opened) })
 	m.counter("connections_goodbyes_total", "Leaves of connections that were recorded.",
 		func() float64 { return float64(r.Stats().Leaves) })
-	m.counter("connections_lost_total", "Connections that ended in silence.",
+	m.counter("connections_lost_total", "Connections whose client disappeared without closing.",
 		func() float64 { return float64(r.Stats().Lost) })
 	m.counter("connections_forgotten_total", "Connections closed because their user was forgotten, or an operator did.",
 		func() float64 { return float64(r.Stats().Forgotten) })
@@ -184,13 +184,13 @@ func (m *feedMetrics) Flap() { m.flaps.Inc() }
 // register registers the metrics of a hub and of sweeps, and has the sweeps observed.
 func (m *feedMetrics) register(registerer prometheus.Registerer, hub *feed.Hub, sweep *jobs.Sweep, maxWatches int) {
 	lag := observe.NewLag("lastseen_changes_detection_lag_seconds",
-		"Time from the instant of a decay to its record, for the decay of a sweep that waited longest.")
+		"How late users who turned yellow or grey were recorded; for each pass, the longest delay.")
 	sweep.Observe = func(d time.Duration) { lag.Observe(d.Seconds()) }
 	registerer.MustRegister(m.resets, m.behind, m.flaps, lag)
 	gauges := storeMetrics{registerer}
-	gauges.counter("changes_decays_total", "Decays that sweeps recorded.",
+	gauges.counter("changes_decays_total", "How often a user turned yellow or grey in a feed.",
 		func() float64 { return float64(sweep.Stats().Decays) })
-	gauges.counter("changes_begun_total", "Feeds that sweeps began again.",
+	gauges.counter("changes_begun_total", "Feeds that began again.",
 		func() float64 { return float64(sweep.Stats().Begun) })
 	gauges.gauge("changes_namespaces", "Namespaces whose changes feed this server follows.",
 		func() float64 { return float64(hub.Stats().Namespaces) })

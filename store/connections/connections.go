@@ -1,7 +1,7 @@
 // Package connections turns the connections that users hold open on this server into pings and leaves in the store.
 // It knows nothing of the protocol: a transport reports what it hears, and closes a connection when it is asked to.
 //
-// Whatever is heard on a connection is a heartbeat: it is recorded as a ping at the time at which it was heard, in
+// Anything received on a connection is a heartbeat: it is recorded as a ping at the time at which it was received, in
 // bulk. After a connection that disappears without closing come no heartbeats, which the thresholds turn into a status.
 //
 // # Time
@@ -221,10 +221,10 @@ func (r *Registry) report(ctx context.Context, now clockReading, t task, err err
 	case ctx.Err() != nil: // the server stops
 	case err != nil && !r.away:
 		r.away, r.awaySince = true, now.monotonic
-		r.o.Logger.Warn("cannot record what is heard on connections; trying again every second", "error", err)
+		r.o.Logger.Warn("cannot record pings of connections; trying again every second", "error", err)
 	case err == nil && r.away && t.heartbeats:
 		r.away = false
-		r.o.Logger.Info("what is heard on connections is recorded again",
+		r.o.Logger.Info("pings of connections are recorded again",
 			"after", (now.monotonic - r.awaySince).Round(time.Second).String())
 		r.mu.Lock()
 		r.returned = now.monotonic

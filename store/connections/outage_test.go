@@ -27,7 +27,7 @@ func TestOutage(t *testing.T) {
 	f.pass(time.Second)
 	attempts := f.store.take()
 	require.Less(t, len(attempts), 80)
-	require.Equal(t, 1, f.logged("cannot record what is heard"))
+	require.Equal(t, 1, f.logged("cannot record pings of connections"))
 	_, err := f.Open(t.Context(), f.opening("new"))
 	require.ErrorIs(t, err, store.ErrUnavailable)
 
@@ -157,7 +157,7 @@ func TestEndsInAnOutage(t *testing.T) {
 	require.Equal(t, lastseen.State{At: seconds(10)}, f.store.state("ended"))
 	require.Zero(t, f.Stats().Waiting)
 	require.Equal(t, 1, f.logged("cannot record"))
-	require.Zero(t, f.logged("goodbyes are dropped"))
+	require.Zero(t, f.logged("leaves are dropped"))
 }
 
 // TestOtherNamespacesInAnOutage: a namespace that the store cannot write now does not keep others from being written.

@@ -71,7 +71,7 @@ func (r *Registry) wait(p pending) {
 	r.stats.Dropped++
 	if now := r.monotonic(); now >= r.nextWarn {
 		r.nextWarn = now + warnEvery
-		r.o.Logger.Warn("goodbyes are dropped, because too many wait", "dropped", r.stats.Dropped)
+		r.o.Logger.Warn("leaves are dropped: too many wait", "dropped", r.stats.Dropped)
 	}
 }
 

@@ -90,7 +90,7 @@ func TestTooManyLeaves(t *testing.T) {
 	require.True(t, f.store.state("first").Left)
 	require.False(t, f.store.state("second").Left)
 	require.EqualValues(t, 2, f.Stats().Dropped)
-	require.Equal(t, 1, f.logged("goodbyes are dropped"))
+	require.Equal(t, 1, f.logged("leaves are dropped"))
 	f.later(store.DeviceEvent{User: "last", At: base}, time.Minute)
 	f.later(store.DeviceEvent{User: "alice", At: base}, time.Minute)
 	require.True(t, f.store.state("alice").Left, "written at once")

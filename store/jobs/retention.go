@@ -16,7 +16,7 @@ const trimPause = 100 * time.Millisecond // between calls that delete, for the s
 // Retention deletes users that were not seen for longer than their namespace's retention, contacts whose owners used
 // nothing for longer than the retention of contacts, and namespaces that are empty and not configured. The store's
 // clock decides what is deleted, and only while it is steady. All users of a namespace, or all contacts, are deleted
-// only if every sweep for a while would have done so.
+// only if every pass for a while would have done so.
 type Retention struct {
 	*runner
 	rules           RetentionRules
@@ -58,7 +58,7 @@ func (r *Retention) Stats() RetentionStats {
 // At first the job deletes nothing for a while: if the clock is wrong at the start, only users seen since then are not
 // past their retention.
 func NewRetention(s store.Store, rules RetentionRules, logger *slog.Logger) *Retention {
-	const kept = " in some namespaces: they are kept until every sweep for a while agrees"
+	const kept = " in some namespaces: they are kept until every pass for a while agrees"
 	return &Retention{
 		runner: newRunner(s, "janitor", "cannot delete users or contacts past their retention", logger),
 		rules:  rules, clock: driftGuard{logger: logger, steadyAt: steadyFor},

@@ -170,7 +170,7 @@ func (s *Sweep) sweep(ctx context.Context) {
 		return
 	}
 	if failed != nil && !s.failing {
-		s.logger.Warn("cannot sweep changes feeds; trying again", "error", failed)
+		s.logger.Warn("cannot record users who turned yellow or grey; trying again", "error", failed)
 	}
 	s.failing = failed != nil
 }

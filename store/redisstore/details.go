@@ -146,7 +146,7 @@ func addDetails(all map[string]store.Details, user string, d store.Details) map[
 
 // warnOfDetails logs a user whose details cannot be read, because another program wrote them.
 func (s *Store) warnOfDetails(ns namespace, user string) {
-	s.warnOnce(ns, "details", "what a user says cannot be read: it counts as nothing", "user", user)
+	s.warnOnce(ns, "details", "a user's availability cannot be read: it counts as none", "user", user)
 }
 
 // parsePrivate reads an invisible user's availability: see set_availability.lua.
