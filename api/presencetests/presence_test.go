@@ -43,7 +43,9 @@ func TestDetails(t *testing.T) {
 	t.Parallel()
 	s := &sayingStore{kit.FileStore(t), map[string]store.Details{
 		"alice": {
-			Availability: lastseen.AvailabilityState{Availability: lastseen.Busy, Note: `"in" <a> meeting`, Until: kit.Now + 5000},
+			Availability: lastseen.AvailabilityState{
+				Availability: lastseen.Busy, Note: `"in" <a> meeting`, Until: kit.Now + 5000,
+			},
 			IdleSince:    kit.Now - 1000,
 		},
 		"bob": {Availability: lastseen.AvailabilityState{Note: "back soon"}},

@@ -295,7 +295,8 @@ func TestHiddenTimesWithoutMark(t *testing.T) {
 		now := kit.Now(t, s)
 		availability.SetAt(t, s, "alice", availability.Invisible, now-1000)
 		availability.SetAt(t, s, "bob", availability.Invisible, now-1000)
-		availability.SetAt(t, s, "bob", lastseen.AvailabilityState{}, now-500) // before the present also by the clock of Redis
+		// before the present also by the clock of Redis
+		availability.SetAt(t, s, "bob", lastseen.AvailabilityState{}, now-500)
 		require.NoError(t, client.ZRem(ctx, stores.HiddenOfChat, "").Err())
 		require.NoError(t, client.HDel(ctx, stores.PrivateOfChat, "", "bob").Err())
 		require.NoError(t, client.Del(ctx, key).Err())
