@@ -167,6 +167,7 @@ func (s *server) setAvailability(ctx context.Context, namespace, user string, a 
 // showAvailability returns the availability of a user as the user sees it.
 func showAvailability(user string, availability lastseen.AvailabilityState) availabilityResponse {
 	return availabilityResponse{
-		user, optional(string(availability.Availability)), optional(availability.Note), request.Timestamp(availability.Until),
+		user, optional(string(availability.Availability)), optional(availability.Note),
+		request.Timestamp(availability.Until),
 	}
 }

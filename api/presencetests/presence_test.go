@@ -46,7 +46,7 @@ func TestDetails(t *testing.T) {
 			Availability: lastseen.AvailabilityState{
 				Availability: lastseen.Busy, Note: `"in" <a> meeting`, Until: kit.Now + 5000,
 			},
-			IdleSince:    kit.Now - 1000,
+			IdleSince: kit.Now - 1000,
 		},
 		"bob": {Availability: lastseen.AvailabilityState{Note: "back soon"}},
 		"carol": {
