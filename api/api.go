@@ -130,10 +130,8 @@ type Shared struct {
 	audience   *audience.Shared
 	buckets    *limit.Buckets
 	redials    *limit.Redials
-	bodies     *limit.Memory
 	outages    *telemetry.Outages
 	load       *guard.Load
-	defects    *telemetry.Throttle
 	pseudonyms pseudonyms
 	probes     singleflight.Group // of readyz
 	pages      web.Pages
@@ -146,14 +144,15 @@ func NewShared(c Config) *Shared {
 	bodies := limit.NewMemory(c.BodyMemory, guard.ErrBodyMemory)
 	load := guard.NewLoad(c.Logger, c.Now, telemetry.SettleTime)
 	s := &Shared{
-		buckets: limit.New(limit.DefaultSize, c.Now), redials: limit.NewRedials(), bodies: bodies, load: load,
-		outages: telemetry.NewOutages(c.Logger, c.Now), defects: telemetry.NewThrottle(c.Logger, maxDefects),
+		buckets: limit.New(limit.DefaultSize, c.Now), redials: limit.NewRedials(), load: load,
+		outages:    telemetry.NewOutages(c.Logger, c.Now),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI()),
 		audience: audience.NewShared(),
 	}
 	s.Hub = session.New(session.Options{
 		Telemetry:     telemetry.New(c.Metrics, measured((&server{}).routes())),
-		Subscriptions: subscription.NewShared(c.Now), Bodies: bodies, Defects: s.defects, Now: c.Now, Show: shown(),
+		Subscriptions: subscription.NewShared(c.Now), Bodies: bodies,
+		Defects: telemetry.NewThrottle(c.Logger, maxDefects), Now: c.Now, Show: shown(),
 		Authenticate: func(ctx context.Context, credentials []string) (*auth.Caller, error) {
 			return s.authenticator.Load().Authenticate(ctx, credentials)
 		},

@@ -136,7 +136,7 @@ func (s *server) checkServed(namespace string) error {
 
 // hold returns an empty hold of memory for the body of a request.
 func (s *server) hold(c echo.Context) *limit.Hold {
-	return s.bodies.Hold(s.limiter.Key(c.Request(), callerOf(c)))
+	return s.Bodies.Hold(s.limiter.Key(c.Request(), callerOf(c)))
 }
 
 // Visibility says who sees the users of a namespace.

@@ -106,7 +106,7 @@ func (s *server) logFailed(e *problem.Error, err error, needs telemetry.Reach, a
 		// as long as the store is down, all for the same reason
 		s.outages.Failed(e.Code, needs, err, attrs...)
 	default:
-		s.defects.Log(slog.LevelError, string(e.Code), "request failed", attrs...)
+		s.Defects.Log(slog.LevelError, string(e.Code), "request failed", attrs...)
 	}
 }
 

@@ -88,13 +88,13 @@ func (r *openRequest) patience(until time.Time) (time.Duration, error) {
 }
 
 // authorizeAgain begins a round. It returns an error unless the request still can be served, by the newest
-// configuration. If the keys of the token's issuer are not available, the token stays valid until it expires.
+// configuration.
 func (r *openRequest) authorizeAgain(now time.Time) error {
 	newest := r.newest.Load()
 	r.cancel()
 	r.begin(now) // before the check, so that a reload during the check is not missed
 	caller, err := newest.authenticateAgain(r.c)
-	if errors.Is(err, auth.ErrKeysUnavailable) && r.caller != nil && now.Before(r.caller.Expires) {
+	if guard.StaysValid(r.caller, err, now) {
 		caller, err = r.caller, nil
 	}
 	if err == nil {

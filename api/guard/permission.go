@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/problem"
@@ -85,6 +86,12 @@ func errChallenge(c problem.Code, detail, params string) *problem.Error {
 // ErrNoCredentials is the error of a request without credentials to a route that requires some.
 func ErrNoCredentials() error {
 	return errChallenge(problem.Unauthenticated, "Send an API key or a token in the header Authorization: Bearer.", "")
+}
+
+// StaysValid reports whether a caller is still authorized although authenticating it again failed with an error, at a
+// time: if the keys of its issuer are not available, a token stays valid until it expires.
+func StaysValid(caller *auth.Caller, err error, now time.Time) bool {
+	return errors.Is(err, auth.ErrKeysUnavailable) && caller != nil && now.Before(caller.Expires)
 }
 
 // ErrInvalidCredentials is the error of a request that cannot be authenticated. Only the log has the reason, which

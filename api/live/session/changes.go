@@ -73,7 +73,7 @@ func (f *following) change(s *Server, frame watchFrame) error {
 		f.confirm(frame.id)
 		return nil
 	}
-	f.Planned()
+	f.PlanTick()
 	f.sendParts(batchStart(batch), frame.id, batch)
 	return nil
 }

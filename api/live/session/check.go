@@ -48,11 +48,10 @@ func (n *session) checkReload(s *Server) {
 }
 
 // confirmCaller returns the caller after authenticating it again. A key that was removed is forbidden rather than
-// unknown: the client must not try again. If the keys of the token's issuer are not available, the token stays valid
-// until it expires.
+// unknown: the client must not try again.
 func (n *session) confirmCaller(before, current *auth.Caller, err error) (*auth.Caller, error) {
 	switch {
-	case errors.Is(err, auth.ErrKeysUnavailable) && before != nil && n.newest.Load().Now().Before(before.Expires):
+	case guard.StaysValid(before, err, n.newest.Load().Now()):
 		return before, nil
 	case errors.Is(err, auth.ErrUnauthenticated) && before != nil && before.Kind == auth.ByKey:
 		return nil, problem.New(problem.Forbidden, "The API key is not valid any longer.").Because(err)

@@ -91,7 +91,7 @@ func newFollowing(s *Server, n *session) *following {
 // start begins the goroutine.
 func (f *following) start() {
 	f.running = true
-	f.Planned()
+	f.PlanTick()
 	go f.run()
 }
 

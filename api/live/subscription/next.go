@@ -69,12 +69,12 @@ func (s *Subscription) tick() (batch feed.Batch, e Event, err error) {
 		s.tickAt = s.o.Server().Now().Add(tickRetry)
 		return batch, Nothing, nil
 	}
-	s.Planned()
+	s.PlanTick()
 	return batch, Tick, nil
 }
 
-// Planned notes that a client is sent something now: the next tick is due later.
-func (s *Subscription) Planned() {
+// PlanTick sets the time of the next tick: a client is sent something else now.
+func (s *Subscription) PlanTick() {
 	server := s.o.Server()
 	s.tickAt = server.Now().Add(server.Jitter(TickInterval*4/5, TickInterval))
 }
@@ -100,7 +100,7 @@ func (s *Subscription) Poll(ctx context.Context, limit int) (batch feed.Batch, e
 // Sent notes that a batch was handed to the network. It observes how long the changes took that were recorded since the
 // subscription was opened.
 func (s *Subscription) Sent(ctx context.Context, batch feed.Batch) {
-	s.Planned()
+	s.PlanTick()
 	if len(batch.Users) == 0 {
 		return
 	}

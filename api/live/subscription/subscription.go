@@ -176,9 +176,8 @@ func (s *Subscription) Replace(ctx context.Context, q Query, limit int) (batch f
 	server.Load.Begin()
 	defer server.Load.End()
 	batch, err = f.watcher.Poll(ctx, limit)
-	if err == nil && batch.Reset {
-		err = s.charge(f.uncharged)
-		f.uncharged = 0
+	if err == nil {
+		err = s.charge(f.due(batch))
 	}
 	if err != nil {
 		f.watcher.Close()
@@ -235,13 +234,14 @@ func (s *Subscription) stop() {
 
 // Charge charges the users of the first batch if it is a reset: that of a client with a cursor that proves nothing, and
 // anyone can make one, must not be cheaper than a lookup.
-func (s *Subscription) Charge(batch feed.Batch) error {
-	if !batch.Reset {
-		return nil
+func (s *Subscription) Charge(batch feed.Batch) error { return s.charge(s.due(batch)) }
+
+// due returns how many users a batch is charged for, once.
+func (f *following) due(batch feed.Batch) (users int) {
+	if batch.Reset {
+		users, f.uncharged = f.uncharged, 0
 	}
-	users := s.uncharged
-	s.uncharged = 0
-	return s.charge(users)
+	return users
 }
 
 // ChargePage charges a response with a page of everyone, which costs as much as pages of a list. One of them is paid
