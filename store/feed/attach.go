@@ -65,12 +65,12 @@ func (w *Watcher) detach() {
 
 // unwatch undoes the watch of one user.
 func (m *memory) unwatch(t *watch) {
-	otherUpdates := t.user.watches
-	last := otherUpdates[len(otherUpdates)-1]
-	otherUpdates[t.index], otherUpdates[len(otherUpdates)-1] = last, nil
+	watches := t.user.watches
+	last := watches[len(watches)-1]
+	watches[t.index], watches[len(watches)-1] = last, nil
 	last.index = t.index
 	m.setSentView(t, view{})
-	t.user.watches = otherUpdates[:len(otherUpdates)-1]
+	t.user.watches = watches[:len(watches)-1]
 	m.release(t.user)
 }
 
