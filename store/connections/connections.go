@@ -105,6 +105,7 @@ type Registry struct {
 	mu              sync.Mutex
 	stopping        bool
 	position        store.DisconnectPosition           // "" until the first is taken
+	positionRead    time.Duration                      // when the read began that returned position; monotonic
 	disconnectReads int                                // that began
 	users           map[lastseen.UserKey][]*Connection // also those that are being opened
 	held            []held

@@ -38,11 +38,13 @@ func (r *Registry) hasPosition() bool {
 
 // closeAsked closes the connections that any server was asked to close since the last call. What their users left to be
 // written is not, nor what was received in a namespace that was deleted since. A connection was open when it was asked
-// if it was opened before: by the store's clock then, or as it runs now, if it was set back since. What the store may
-// have lost of the connections that stay is recorded again.
+// if it was opened before the last read, unless what was read then is read again, or before the time at which it was
+// asked: by the store's clock at the opening, or as it runs now, if it was set back since. What the store may have lost
+// of the connections that stay is recorded again.
 func (r *Registry) closeAsked(ctx context.Context) error {
+	began := r.monotonic()
 	r.mu.Lock()
-	position := r.position
+	position, lastRead := r.position, r.positionRead
 	r.mu.Unlock()
 	disconnects, next, err := r.o.Store.Disconnects(ctx, position)
 	if err != nil {
@@ -61,14 +63,15 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.position = next
+	r.position, r.positionRead = next, began
+	_, again := asked[lastseen.UserKey{}] // the store may have lost data
 	for key, at := range asked {
 		at = at.Add(clockError)
 		for _, c := range r.users[key] {
 			opened := c.opened.store
 			if opened == 0 { // the user may be deleted after the first ping: it is recorded again
 				c.changed, c.dropped, c.told = true, true, now.monotonic
-			} else if min(opened, steady(opened, now.at(c.opened.monotonic))) <= at {
+			} else if !again && c.opened.monotonic <= lastRead || min(opened, steady(opened, now.at(c.opened.monotonic))) <= at {
 				r.close(c, Closed)
 			}
 		}
@@ -76,7 +79,7 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 	if ofNamespaces {
 		r.voidReceived(asked, now)
 	}
-	if _, mayBeLost := asked[lastseen.UserKey{}]; mayBeLost {
+	if again {
 		r.recordAgain("")
 	}
 	if len(asked) > 0 {

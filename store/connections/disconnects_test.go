@@ -145,9 +145,22 @@ func TestDisconnectsBeforeTheFirstConnection(t *testing.T) {
 	f.open("alice")
 	f.pass(time.Minute)
 	f.requireClosed("alice")
-	f.position = "position" // as after a failover: all are read again
+	f.position = "lost" // as after a failover: all are read again
 	f.pass(time.Minute)
-	f.requireClosed("alice")
+	require.Zero(t, f.Stats().Forgotten)
+}
+
+// TestDisconnectWhileTheClockIsBack: a connection that was open is closed, also if the store's clock was set back and
+// forth again before this process reads the disconnect.
+func TestDisconnectWhileTheClockIsBack(t *testing.T) {
+	f := newFixture(t)
+	f.open("alice")
+	f.pass(2 * time.Second)
+	f.store.step(-time.Hour)
+	f.store.close()
+	f.store.step(time.Hour)
+	f.pass(time.Second)
+	f.requireClosed("alice", Closed)
 }
 
 // TestDisconnectRightAfterTheFirstOpen: the position is taken before the connection opens.

@@ -286,6 +286,9 @@ func (s *fakeStore) Disconnects(
 	if after == "" {
 		return nil, next, nil
 	}
+	if !strings.HasPrefix(string(after), "position") {
+		return append([]store.Disconnect{{}}, s.disconnects...), next, nil
+	}
 	return append([]store.Disconnect(nil), s.disconnects[len(after)-len("position"):]...), next, nil
 }
 
