@@ -102,7 +102,7 @@ type callsResponse struct {
 // @Success 200 {object} callsResponse "The calls."
 // @Router /v1/namespaces/{namespace}/calls [get]
 func (s *server) listCalls(c echo.Context, q request.Query, namespace string) (err error) {
-	p := &callsPoll{openRequest: openRequest{server: s, c: c, namespace: namespace, caller: callerOf(c)}}
+	p := &callsPoll{openRequest: newOpenRequest(s, c, namespace)}
 	if p.user, err = readCallsUser(q, p.caller); err != nil {
 		return err
 	}
@@ -136,8 +136,6 @@ type callsPoll struct {
 	wait  time.Duration // as asked
 	waits bool
 	after callPlace
-
-	wakes subscription.Waker // by signals
 }
 
 // callPlace says which call the client knows as the one that goes on, and which version of it. The zero value is none.
@@ -166,7 +164,7 @@ func (p *callsPoll) respond() error {
 }
 
 // next returns the calls for the response, and the place after it. It waits if the client knows them.
-func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
+func (p *callsPoll) next() (calls []lastseen.Call, place callPlace, err error) {
 	if !p.waits {
 		return p.read()
 	}
@@ -176,7 +174,7 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 	}
 	defer counted.Clear()
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
-	defer p.FollowCalls(of, p.wakes.Wake)()
+	defer p.FollowCalls(of, p.wake)()
 	p.permitted = func(caller *auth.Caller) error {
 		err := checkPermission(p.c, guard.ReadCall, caller)
 		if err == nil {
@@ -186,38 +184,16 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 	}
 	p.open()
 	defer func() { p.cancel() }()
-	for until := p.Now().Add(p.wait); ; {
-		calls, place, again, err := p.turn(until)
-		if !again {
-			return calls, place, err
-		}
-	}
-}
-
-// turn reads the calls. If the client knows them, it waits for a signal, and reports whether to look again.
-func (p *callsPoll) turn(until time.Time) (calls []lastseen.Call, place callPlace, again bool, err error) {
-	turn, done := p.wakes.Wait(p.ctx)
-	defer done()
-	if calls, place, err = p.read(); err != nil || place != p.after {
-		return calls, place, false, err
-	}
-	pause, err := p.patience(until)
-	switch {
-	case isPause(err):
-		return calls, place, false, nil
-	case err != nil:
-		return nil, place, false, err
-	}
 	release := p.hold(telemetry.CallPoll)
-	defer release()
-	timer := time.NewTimer(min(pause, p.live.Jitter(callsPause*4/5, callsPause)))
-	defer timer.Stop()
-	select {
-	case <-turn.Done():
-	case <-timer.C:
+	err = p.await(p.Now().Add(p.wait), func() (changed bool, again time.Duration, err error) {
+		calls, place, err = p.read()
+		return place != p.after, p.live.Jitter(callsPause*4/5, callsPause), err
+	})
+	release()
+	if isPause(err) {
+		return p.read()
 	}
-	err = p.c.Request().Context().Err()
-	return nil, place, err == nil, err
+	return calls, place, err
 }
 
 // read returns the call of the user that goes on, after the one that the client knows if that is over, and the place of

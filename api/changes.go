@@ -251,7 +251,7 @@ type watch struct {
 
 // watch begins to follow changes for an authorized request. The caller closes the watch.
 func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
-	w := &watch{openRequest: openRequest{server: s, c: c, namespace: asked.namespace, caller: callerOf(c)}}
+	w := &watch{openRequest: newOpenRequest(s, c, asked.namespace)}
 	w.permitted = func(caller *auth.Caller) error { // if the visibility has changed, the client has to begin again
 		return cmp.Or(checkPermission(c, guard.Read, caller), checkContactsOf(w.namespace, asked.Owner, caller),
 			w.newest.Load().live.CheckVisibility(w.namespace, s.isRestricted(w.namespace)))
@@ -263,6 +263,7 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 		},
 		Server: func() *subscription.Server { return s.newest.Load().live.Server },
 		Caller: func() *auth.Caller { return w.caller },
+		Wake:   w.wake,
 	})
 	if err := w.Open(c.Request().Context(), asked.Query); err != nil {
 		return nil, err
@@ -275,19 +276,6 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 func (w *watch) close() {
 	w.cancel()
 	w.Close()
-}
-
-// next waits for the next batch. It returns errDue if there is none until a time, errDraining if the server is
-// stopping, and the error of a caller that is not authorized any longer.
-func (w *watch) next(until time.Time, limit int) (batch feed.Batch, err error) {
-	for ok := false; !ok && err == nil; {
-		var pause time.Duration
-		if pause, err = w.patience(until); err == nil {
-			batch, ok, err = w.Wait(w.ctx, pause, limit)
-		}
-		err = cmp.Or(w.c.Request().Context().Err(), err)
-	}
-	return batch, err
 }
 
 // respond writes a response with the next changes. It waits for changes up to a time.
@@ -315,10 +303,13 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 }
 
 // nextWithin returns the next batch, which has no users if nothing changes in the time to wait.
-func (w *watch) nextWithin(wait time.Duration, limit int) (feed.Batch, error) {
+func (w *watch) nextWithin(wait time.Duration, limit int) (batch feed.Batch, err error) {
 	if wait > 0 && w.c.Request().Method != http.MethodHead {
 		release := w.hold(telemetry.LongPoll)
-		batch, err := w.next(w.Now().Add(wait), limit)
+		err := w.await(w.Now().Add(wait), func() (ok bool, again time.Duration, err error) {
+			batch, ok, again, err = w.NextBatch(w.ctx, limit)
+			return ok, again, err
+		})
 		release()
 		if !isPause(err) {
 			return batch, err

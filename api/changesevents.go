@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -64,20 +63,20 @@ func (w *watch) serveEvents(cursor string, limit int) error {
 
 // step waits for the next event, and sends it.
 func (e *eventStream) step() error {
-	pause, err := e.patience(time.Time{})
-	if err != nil {
-		return err
-	}
-	batch, next, err := e.Next(e.ctx, pause, e.limit)
+	var batch feed.Batch
+	var next subscription.Event
+	err := e.await(time.Time{}, func() (found bool, again time.Duration, err error) {
+		batch, next, again, err = e.Next(e.ctx, e.limit)
+		return next != subscription.Nothing, again, err
+	})
 	switch {
 	case err != nil:
-		return cmp.Or(e.c.Request().Context().Err(), err)
-	case next == subscription.Changes:
-		return e.sendBatch(batch)
+		return err
 	case next == subscription.Tick:
 		return e.sendTick(batch)
+	default:
+		return e.sendBatch(batch)
 	}
-	return e.c.Request().Context().Err()
 }
 
 // end ends the stream for a reason. A server that stops tells its clients to come back at different times, also one

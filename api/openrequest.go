@@ -27,6 +27,54 @@ type openRequest struct {
 	ctx     context.Context //nolint:containedctx // one goroutine uses it, that of the request
 	cancel  func()
 	checkAt time.Time // when the caller has to be authorized again at the latest
+
+	woken chan struct{} // has one element if something has happened
+}
+
+// newOpenRequest returns a request of a caller who was authorized. Call open before await.
+func newOpenRequest(s *server, c echo.Context, namespace string) openRequest {
+	return openRequest{server: s, c: c, namespace: namespace, caller: callerOf(c), woken: make(chan struct{}, 1)}
+}
+
+// wake has await look again. It returns at once.
+func (r *openRequest) wake() {
+	select {
+	case r.woken <- struct{}{}:
+	default:
+	}
+}
+
+// await looks for what to respond until it is found, or until a time if that is not zero. In between it waits for wake,
+// but not longer than look says. Its errors are those of look and patience.
+func (r *openRequest) await(until time.Time, look func() (found bool, again time.Duration, err error)) error {
+	for {
+		left, err := r.patience(until)
+		if err != nil {
+			return err
+		}
+		found, again, err := look()
+		if gone := r.c.Request().Context().Err(); gone != nil {
+			return gone
+		}
+		interrupted := err != nil && r.ctx.Err() != nil // to be authorized again
+		if !interrupted && (found || err != nil) {
+			return err
+		}
+		if !interrupted {
+			r.sleep(min(left, again))
+		}
+	}
+}
+
+// sleep waits for a time, but not longer than until something has happened.
+func (r *openRequest) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.woken:
+	case <-r.ctx.Done():
+	}
 }
 
 // Errors of [openRequest.patience] that are no failures.

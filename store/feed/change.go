@@ -80,7 +80,7 @@ func (w *Watcher) change(ctx context.Context, add []string, removed set, after [
 	}
 	// A watcher of the added users alone begins, or continues, as any other. When both were sent everything, its users
 	// are transferred.
-	added := &Watcher{hub: w.hub, f: w.f, users: add, places: slices.Clone(after), wake: make(chan struct{}, 1)}
+	added := &Watcher{hub: w.hub, f: w.f, users: add, places: slices.Clone(after), wake: func() {}}
 	added.needsReset = after != nil && len(after) == 0
 	defer added.detachAll()
 	var forAdded, forOthers mergedBatch
@@ -233,7 +233,7 @@ func (w *Watcher) reset(g *mergedBatch) {
 	if w.needsReset = !g.snapshot; !w.needsReset {
 		w.places, w.started = nil, false
 	}
-	wake(w.wake)
+	w.wake()
 }
 
 func (w *Watcher) detachAll() {

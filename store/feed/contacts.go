@@ -7,8 +7,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// DependOn has the watcher follow the contacts of some users. When they change, Next and TryNext return, perhaps with
-// an empty batch, until ContactsChanged is called. After a reset, the contacts of all these users count as changed.
+// DependOn has the watcher follow the contacts of some users. When they change, Next returns a batch, perhaps an
+// empty one, until ContactsChanged is called. After a reset, the contacts of all these users count as changed.
 func (w *Watcher) DependOn(owners ...string) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 func (f *follower) contactsChanged(owner string) {
 	for w := range f.owners[owner] {
 		w.noticeContacts(owner)
-		wake(w.wake)
+		w.wake()
 	}
 }
 

@@ -6,7 +6,8 @@
 // watcher costs no more than the list of its users. No change is missed between two batches: if changes are unknown,
 // the watcher gets a reset.
 //
-// A transport has a goroutine for each watcher, which waits in Next. It can change which users a watcher watches.
+// A watcher needs no goroutine while nothing changes: it calls a function when there may be something to send. The users
+// that it watches can be changed.
 package feed
 
 import (
@@ -92,6 +93,9 @@ type Query struct {
 	Statuses   []lastseen.Status
 	NoSnapshot bool
 	Reserved   bool // the caller counts users with [Hub.Reserve] itself
+	// Wake is called when [Watcher.Next] may return something else than before; nil for a caller that polls. It is
+	// called while the hub holds locks: it must return at once, and not use the hub.
+	Wake func()
 }
 
 // Update is the newest presence of a user that is watched.

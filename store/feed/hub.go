@@ -130,7 +130,7 @@ func (h *Hub) end() {
 	for _, f := range h.all() {
 		f.mu.Lock()
 		for w := range f.attached {
-			wake(w.wake)
+			w.wake()
 		}
 		f.mu.Unlock()
 	}

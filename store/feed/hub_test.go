@@ -239,7 +239,7 @@ func TestTooManyNamespaces(t *testing.T) {
 		_, err = watch("d")
 		require.NoError(w.t, err, "those that do not exist make room, too")
 		require.Equal(w.t, 2, w.Stats().Namespaces)
-		_, err = second.Next(w.t.Context(), 10)
+		_, err = await(w.t.Context(), second, 10)
 		require.ErrorIs(w.t, err, ErrTooManyWatches)
 		_, err = watch("e")
 		require.ErrorIs(w.t, err, ErrTooManyWatches)

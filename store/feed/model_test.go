@@ -217,13 +217,13 @@ func (p *play) read(k int) {
 			p.change(k)
 		}
 	case 3:
-		if b, ok, _, err := r.watcher.TryNext(p.t.Context(), limit); ok || err != nil {
+		if b, ok, _, err := r.watcher.Next(p.t.Context(), limit); ok || err != nil {
 			p.got(k, b, err)
 		}
 	default:
 		ctx, cancel := context.WithTimeout(p.t.Context(), time.Duration(p.random.IntN(500))*time.Millisecond)
 		defer cancel()
-		b, err := r.watcher.Next(ctx, limit)
+		b, err := await(ctx, r.watcher, limit)
 		p.got(k, b, err)
 	}
 }

@@ -9,31 +9,14 @@ import (
 )
 
 // Next returns the next batch, of at most limit users unless it is a snapshot, one of its pages, a reset, or the first
-// one of a namespace that is new. It waits until there is one or the context ends. The first change is returned at
-// once; after that, at most four batches a second are, so that changes of one user merge, unless the batch before had
-// More. A reset of a waiting watcher is delayed by up to ten seconds, at random, so that watchers do not all read at
-// once. After the first batch, Next tries again when the store fails. If it returns an error because the context ended,
-// the next call returns the same batch.
-func (w *Watcher) Next(ctx context.Context, limit int) (Batch, error) {
-	for {
-		b, ok, again, err := w.TryNext(ctx, limit)
-		switch {
-		case ok || err != nil:
-			return b, err
-		case again > 0:
-			err = w.wait(ctx, again, nil)
-		default:
-			err = w.wait(ctx, time.Hour, w.wake)
-		}
-		if err != nil {
-			return Batch{}, err
-		}
-	}
-}
-
-// TryNext is Next without waiting. It returns whether there is a batch. If not, it can be called again after a time; if
-// this is 0, when something changes. It may have to read from the store.
-func (w *Watcher) TryNext(ctx context.Context, limit int) (b Batch, ok bool, again time.Duration, err error) {
+// one of a namespace that is new. If there is none, ok is false; call Next again then when [Query.Wake] is called, and
+// after some time.
+//
+// The first change is returned at once; after that, at most four batches a second are, so that changes of one user
+// merge, unless the batch before had More. A reset is delayed by up to ten seconds, at random, so that watchers do not
+// all read at once. Next may have to read from the store. After the first batch, it is to be called again if the store
+// fails. If it returns an error because the context ended, the next call returns the same batch.
+func (w *Watcher) Next(ctx context.Context, limit int) (b Batch, ok bool, again time.Duration, err error) {
 	for {
 		if err := w.endErr(ctx); err != nil {
 			return Batch{}, false, 0, err
@@ -48,7 +31,7 @@ func (w *Watcher) TryNext(ctx context.Context, limit int) (b Batch, ok bool, aga
 		case err != nil:
 			return Batch{}, false, 0, err
 		case ok || b.Places != nil:
-			return b, ok, 0, nil
+			return b, ok, lookAgain, nil
 		}
 	}
 }
@@ -73,7 +56,10 @@ func (w *Watcher) endErr(ctx context.Context) error {
 	}
 }
 
-// delay returns for how long TryNext has nothing to do. A watcher that has to read what it watches, since its feed
+// lookAgain is when to call Next again if there is no other reason.
+const lookAgain = time.Hour
+
+// delay returns for how long Next has nothing to do. A watcher that has to read what it watches, since its feed
 // began or began again, waits for a random time.
 func (w *Watcher) delay() time.Duration {
 	if spread := w.spread(); w.started && !w.delayed && spread > 0 {
@@ -104,21 +90,6 @@ func (w *Watcher) jitter(limit time.Duration) time.Duration {
 func (w *Watcher) retryable(ctx context.Context, err error) bool {
 	ends := errors.Is(err, store.ErrNoFeed) || errors.Is(err, store.ErrClosed) || errors.Is(err, ErrTooManyWatches)
 	return w.started && ctx.Err() == nil && !ends
-}
-
-// wait returns after a time, or when the channel is ready. It returns an error if the watcher ends first.
-func (w *Watcher) wait(ctx context.Context, d time.Duration, early <-chan struct{}) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-early:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-w.hub.ended:
-		return store.ErrClosed
-	}
-	return nil
 }
 
 // step returns the changes for the watcher now, and whether there are any. If not, the batch has the places at which it

@@ -22,14 +22,14 @@ func TestNextInterrupted(t *testing.T) {
 		w.set("ann", lastseen.Green)
 		time.Sleep(time.Second)
 		for range 3 {
-			_, err := watcher.Next(ctx, 10)
+			_, err := await(ctx, watcher, 10)
 			require.ErrorIs(w.t, err, context.Canceled)
 		}
 		require.Equal(w.t, []string{"ann green"}, names(*w.next(watcher, time.Second)))
 	})
 }
 
-// client serves a watcher by Take.
+// client takes what a watcher has.
 type client struct {
 	w       *fixture
 	watcher *Watcher
@@ -41,7 +41,7 @@ func (w *fixture) client(q Query) *client { return &client{w: w, watcher: w.watc
 // take takes until there is nothing, and returns when to do it again.
 func (c *client) take() time.Duration {
 	for {
-		b, ok, again, err := c.watcher.TryNext(c.w.t.Context(), 10)
+		b, ok, again, err := c.watcher.Next(c.w.t.Context(), 10)
 		require.NoError(c.w.t, err)
 		if !ok {
 			return again
@@ -50,12 +50,12 @@ func (c *client) take() time.Duration {
 	}
 }
 
-// TestTake: without a goroutine for each watcher, batches come as with Next.
-func TestTake(t *testing.T) {
+// TestNext: at most four batches a second come.
+func TestNext(t *testing.T) {
 	for _, q := range []Query{{Users: []string{"ann"}}, {Everyone: true}} {
 		withFixture(t, 2, func(w *fixture) {
 			c := w.client(q)
-			require.Zero(w.t, c.take())
+			require.Equal(w.t, lookAgain, c.take())
 			require.Len(w.t, c.got, 1)
 			require.True(w.t, c.got[0].Snapshot)
 			for range 3 {
@@ -68,7 +68,7 @@ func TestTake(t *testing.T) {
 			require.Equal(w.t, []string{"ann yellow"}, names(c.got[1]))
 			require.Equal(w.t, again, c.take(), "not yet")
 			time.Sleep(again)
-			require.Zero(w.t, c.take(), "nothing happened")
+			require.Equal(w.t, lookAgain, c.take(), "nothing happened")
 			require.Len(w.t, c.got, 2)
 			w.set("ann", lastseen.Grey)
 			time.Sleep(time.Second)
@@ -76,8 +76,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestTakeReset: watchers get their turn at random when the feed begins again.
-func TestTakeReset(t *testing.T) {
+// TestNextReset: watchers get their turn at random when the feed begins again.
+func TestNextReset(t *testing.T) {
 	withFixture(t, 1, func(w *fixture) {
 		c := w.client(Query{Users: []string{"ann"}})
 		c.take()
@@ -115,7 +115,7 @@ func TestSwitchedOff(t *testing.T) {
 		everyone.take()
 		waiting, ended := w.polled(1, "ann"), make(chan error)
 		go func() {
-			_, err := waiting.Next(w.t.Context(), 1)
+			_, err := await(w.t.Context(), waiting, 1)
 			ended <- err
 		}()
 		time.Sleep(time.Second)
@@ -123,7 +123,7 @@ func TestSwitchedOff(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.ErrorIs(w.t, <-ended, store.ErrNoFeed)
 		for _, c := range []*client{users, everyone} {
-			_, _, _, err := c.watcher.TryNext(w.t.Context(), 10)
+			_, _, _, err := c.watcher.Next(w.t.Context(), 10)
 			require.ErrorIs(w.t, err, store.ErrNoFeed)
 			_, err = c.watcher.Change(w.t.Context(), Change{Remove: []string{"ann"}})
 			require.True(w.t, errors.Is(err, store.ErrNoFeed) || errors.Is(err, ErrEveryone))
@@ -146,15 +146,15 @@ func TestEndOfHub(t *testing.T) {
 			require.NoError(t, err)
 			defer watcher.Close()
 			for more := true; more; {
-				_, more, _, err = watcher.TryNext(ctx, 10)
+				_, more, _, err = watcher.Next(ctx, 10)
 				require.NoError(t, err)
 			}
 			watchers = append(watchers, watcher)
 		}
 		time.AfterFunc(time.Second, cancel)
-		_, err := watchers[0].Next(t.Context(), 1) // waits
+		_, err := await(t.Context(), watchers[0], 1) // waits
 		require.ErrorIs(t, err, store.ErrClosed)
-		_, _, _, err = watchers[1].TryNext(t.Context(), 10)
+		_, _, _, err = watchers[1].Next(t.Context(), 10)
 		require.ErrorIs(t, err, store.ErrClosed)
 		_, err = watchers[1].Change(t.Context(), Change{Add: []string{"bob"}})
 		require.ErrorIs(t, err, store.ErrClosed)

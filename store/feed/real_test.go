@@ -107,7 +107,7 @@ func readToTheEnd(t *testing.T, hubs []*Hub, users []string, written *atomic.Boo
 		}
 		for range 1 + random.IntN(3) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-			if b, err := w.Next(ctx, 1+random.IntN(4)); err == nil {
+			if b, err := await(ctx, w, 1+random.IntN(4)); err == nil {
 				take(b)
 			}
 			cancel()

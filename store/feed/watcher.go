@@ -18,7 +18,10 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 		return nil, store.ErrNoFeed
 	}
 	w := &Watcher{
-		hub: h, everyone: q.Everyone, wake: make(chan struct{}, 1), cost: 1, reserved: q.Reserved, owners: set{},
+		hub: h, everyone: q.Everyone, wake: q.Wake, cost: 1, reserved: q.Reserved, owners: set{},
+	}
+	if w.wake == nil {
+		w.wake = func() {}
 	}
 	var more bool
 	w.places, w.scan.place, more = splitScan(q.After)
@@ -126,7 +129,7 @@ type Watcher struct {
 	users    []string
 	everyone bool
 	cost     int // against MaxWatches
-	wake     chan struct{}
+	wake     func() // see [Query.Wake]
 	closed   bool
 	reserved bool
 

@@ -29,7 +29,7 @@ func TestVisibleWakeUpsAreNotLost(t *testing.T) {
 			watcher := w.watch(k%2, feed.Query{Users: users})
 			running.Go(func() {
 				for ctx.Err() == nil {
-					b, _ := watcher.Next(ctx, 10)
+					b, _ := w.await(ctx, watcher, 10)
 					for _, u := range b.Users {
 						knows[k][u.User] = shownAs(u.Published)
 					}
@@ -146,7 +146,7 @@ func TestVisibleChangeFails(t *testing.T) {
 				require.ErrorIs(t, err, store.ErrUnavailable)
 				h.hook = nil
 				w.store.Fails.Store(false)
-				_, err = watcher.Next(t.Context(), 10)
+				_, err = w.await(t.Context(), watcher, 10)
 				require.ErrorIs(t, err, store.ErrUnavailable)
 				_, err = watcher.Poll(t.Context(), 10)
 				require.ErrorIs(t, err, store.ErrUnavailable)
@@ -190,7 +190,7 @@ func TestVisibleReadings(t *testing.T) {
 		defer cancel()
 		texts := make(chan string, 100)
 		go func() {
-			for b, err := watcher.Next(ctx, 10); err == nil; b, err = watcher.Next(ctx, 10) {
+			for b, err := w.await(ctx, watcher, 10); err == nil; b, err = w.await(ctx, watcher, 10) {
 				texts <- told(b)
 			}
 			close(texts)

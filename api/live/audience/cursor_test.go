@@ -155,7 +155,7 @@ func TestChangeFailsInTheMiddle(t *testing.T) {
 		_, err := watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}})
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		s.snapshots = false
-		_, err = watcher.Next(t.Context(), 10)
+		_, err = w.await(t.Context(), watcher, 10)
 		require.ErrorIs(t, err, store.ErrUnavailable)
 	})
 }

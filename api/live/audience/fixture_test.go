@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,7 @@ type fixture struct {
 	servers []Options
 	counted int // contacts that are followed, of 5,000
 	logger  *slog.Logger
+	woken   sync.Map // of watchers: a channel
 }
 
 // inFixture runs a test in a bubble.
@@ -122,9 +124,35 @@ func (w *fixture) open(k int, owner string, v Viewer, q feed.Query, charge func(
 		w.counted, counted = w.counted+contacts-counted, contacts
 		return nil
 	}
-	return w.servers[k].Watch(w.t.Context(), Query{
+	woken := make(chan struct{}, 1)
+	q.Wake = func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	}
+	watcher, err := w.servers[k].Watch(w.t.Context(), Query{
 		Query: q, Namespace: "chat", Viewer: v, Owner: owner, Charge: charge, Count: count,
 	})
+	w.woken.Store(watcher, woken)
+	return watcher, err
+}
+
+// await waits for the next batch of a watcher.
+func (w *fixture) await(ctx context.Context, watcher *Watcher, limit int) (feed.Batch, error) {
+	woken, _ := w.woken.Load(watcher)
+	for {
+		b, ok, again, err := watcher.Next(ctx, limit)
+		if ok || err != nil {
+			return b, err
+		}
+		select {
+		case <-woken.(chan struct{}): //nolint:forcetypeassert // it has nothing else
+		case <-time.After(again):
+		case <-ctx.Done():
+			return b, ctx.Err()
+		}
+	}
 }
 
 // watch begins to follow changes as the user vic, until the test ends.
@@ -152,7 +180,7 @@ func (w *fixture) next(watcher *Watcher, within time.Duration) string {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), within)
 	defer cancel()
-	b, err := watcher.Next(ctx, 1000)
+	b, err := w.await(ctx, watcher, 1000)
 	if err != nil {
 		require.ErrorIs(w.t, err, context.DeadlineExceeded)
 		return ""

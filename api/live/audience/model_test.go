@@ -135,7 +135,7 @@ func (m *seenModel) shown(users []string) map[string]string {
 func (m *seenModel) wait(c *seenClient, limit int, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(m.t.Context(), d)
 	defer cancel()
-	b, err := c.watcher.Next(ctx, limit)
+	b, err := m.await(ctx, c.watcher, limit)
 	if err == nil {
 		m.take(c, b)
 	}

@@ -89,7 +89,7 @@ func (o Options) Watch(ctx context.Context, q Query) (*Watcher, error) {
 
 func (w *Watcher) open(ctx context.Context, users []string) (err error) {
 	w.query.Users = nil                                                                // they are kept in the order
-	w.inner, err = w.o.Feeds.Watch(ctx, w.query.Namespace, feed.Query{Reserved: true}) // of nobody at first
+	w.inner, err = w.o.Feeds.Watch(ctx, w.query.Namespace, feed.Query{Reserved: true, Wake: w.query.Wake})
 	if err != nil {
 		return err
 	}
@@ -215,23 +215,28 @@ func (w *Watcher) settle(ctx context.Context, limit int) error {
 
 var errContactsChange = fmt.Errorf("%w: contacts change all the time", store.ErrUnavailable)
 
-// Next returns the next batch, and waits until there is one or the context ends. The feed spaces batches.
-func (w *Watcher) Next(ctx context.Context, limit int) (feed.Batch, error) {
+// Next returns the next batch, as [feed.Watcher.Next] does. The feed spaces batches.
+func (w *Watcher) Next(ctx context.Context, limit int) (b feed.Batch, ok bool, again time.Duration, err error) {
 	for {
 		if err := cmp.Or(ctx.Err(), w.broken); err != nil {
-			return feed.Batch{}, err
+			return b, false, 0, err
 		}
 		if err := w.readInTurn(ctx, limit); err != nil {
-			return feed.Batch{}, err
+			return b, false, 0, err
 		}
 		if len(w.due) == 0 {
 			if b, ok := w.batch(); ok {
-				return b, nil
+				return b, true, 0, nil
 			}
 		}
-		if err := w.wait(ctx, limit); err != nil {
-			return feed.Batch{}, err
+		next, ok, again, err := w.inner.Next(ctx, limit)
+		if !ok || err != nil {
+			if len(w.due) > 0 {
+				again = min(again, max(0, time.Until(w.readAt)))
+			}
+			return b, false, again, err
 		}
+		w.take(next)
 	}
 }
 
@@ -258,25 +263,6 @@ func (w *Watcher) readInTurn(ctx context.Context, limit int) error {
 		w.readAt = time.Now().Add(contactsRetry)
 		return nil
 	}
-}
-
-// wait waits for what the feed has, or until contacts can be read again.
-func (w *Watcher) wait(ctx context.Context, limit int) error {
-	wait, cancel := ctx, func() {}
-	if len(w.due) > 0 {
-		wait, cancel = context.WithDeadline(ctx, w.readAt)
-	}
-	defer cancel()
-	b, err := w.inner.Next(wait, limit)
-	switch {
-	case err == nil:
-		w.take(b)
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case wait.Err() == nil:
-		return err
-	}
-	return nil
 }
 
 // take takes a batch of the feed, and notes whose contacts changed.

@@ -11,7 +11,7 @@ import (
 	"github.com/lastseen/lastseen/store/feed"
 )
 
-// handleWatch hands a frame watch to the goroutine that follows, which it begins if there is none.
+// handleWatch hands a frame watch to what follows, which it begins if there is nothing.
 func (n *session) handleWatch(frame clientFrame) error {
 	w := watchFrame{id: frame.id}
 	if err := frame.decode(&w.changeBody); err != nil {
@@ -27,12 +27,12 @@ func (n *session) handleWatch(frame clientFrame) error {
 		n.following = f
 	}
 	n.mu.Unlock()
-	if !f.running {
+	if !f.started {
 		f.start()
 	}
 	select {
 	case f.frames <- w:
-		f.waiting.Wake()
+		f.wake()
 	case <-n.ctx.Done():
 	case <-f.done:
 	}

@@ -143,7 +143,7 @@ func (f *following) endCounts() {
 // setCounts has counts sent soon, instead of those that have not been sent yet.
 func (f *following) setCounts(c *counted) {
 	f.latest.Store(c)
-	f.waiting.Wake()
+	f.wake()
 }
 
 // sendCounts sends counts, unless the caller cannot get them any longer since a reload.

@@ -22,9 +22,9 @@ import (
 	"github.com/lastseen/lastseen/store/connections"
 )
 
-// session is a WebSocket that is open. One goroutine reads; a client that watches has a second one, see [following]. A
-// timer sends pings and checks the caller again. Since the session outlives reloads, it uses the newest server for
-// everything.
+// session is a WebSocket that is open. One goroutine reads; others send, while there is something to send: see
+// [following] and [sendQueue]. A timer sends pings and checks the caller again. Since the session outlives reloads, it
+// uses the newest server for everything.
 type session struct {
 	*Hub
 	socket    *transport.Socket
@@ -110,9 +110,12 @@ func (n *session) end(how transport.Ending) {
 	n.leaveArrivals()
 	n.mu.Lock()
 	n.timer.Stop()
-	device, outcome, mailbox := n.device, n.outcome, n.mailbox
+	device, outcome, mailbox, following := n.device, n.outcome, n.mailbox, n.following
 	n.mu.Unlock()
 	mailbox.close()
+	if following != nil {
+		following.wake() // to end
+	}
 	if device != nil {
 		device.End(endingOf(how, outcome)) // before EndWebSockets can return: the registry is stopped then
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/problem"
@@ -51,24 +52,31 @@ func (q *watchQuery) readEveryone(body everyoneBody) error {
 	return nil
 }
 
-// following is what a session watches. Its goroutine waits for changes and sends them. The reader of the session hands
-// it frames, and interrupts its waiting for that.
+// following is what a session watches. While there is something to send, a goroutine does so. The reader of the session
+// hands it frames.
 type following struct {
 	*session
 	frames chan watchFrame
 	latest atomic.Pointer[counted] // counts to be sent; nil for none
-	done   chan struct{}           // closed when the goroutine ends
+	done   chan struct{}           // closed at the end
+	state  atomic.Int32            // see wake
 
-	waiting subscription.Waker
-
-	running    bool // used by the reader alone
+	started    bool // used by the reader alone
 	restricted bool // whether users were visible to contacts alone when the client began to watch
 
-	// The rest is used by one goroutine: until it runs, by the reader.
+	// The rest is used by one goroutine at a time: until the start, by the reader.
 
 	*subscription.Subscription
-	counted bool // counts are sent
+	counted bool        // counts are sent
+	timer   *time.Timer // to wake
 }
+
+// The states of what a session watches.
+const (
+	working int32 = iota // a goroutine looks for what is to be done, or it has not started, or has ended
+	woken                // it is to look once more
+	resting              // there is no goroutine
+)
 
 // watchFrame is a frame watch that was read.
 type watchFrame struct {
@@ -78,25 +86,32 @@ type watchFrame struct {
 
 // newFollowing returns what a session watches: nothing yet.
 func newFollowing(s *Server, n *session) *following {
-	return &following{
+	f := &following{
 		session: n, frames: make(chan watchFrame, 1), done: make(chan struct{}),
 		restricted: s.Restricted(n.namespace),
-		Subscription: subscription.New(subscription.Options{
-			Ledger: subscription.Ledger{Shared: n.Subscriptions, Namespace: n.namespace, Payer: n.payer},
-			Server: func() *subscription.Server { return n.newest.Load().Server }, Caller: n.currentCaller,
-		}),
+	}
+	f.Subscription = subscription.New(subscription.Options{
+		Ledger: subscription.Ledger{Shared: n.Subscriptions, Namespace: n.namespace, Payer: n.payer},
+		Server: func() *subscription.Server { return n.newest.Load().Server }, Caller: n.currentCaller, Wake: f.wake,
+	})
+	return f
+}
+
+// start begins to send changes.
+func (f *following) start() {
+	f.started = true
+	f.PlanTick()
+	go f.work()
+}
+
+// wake has a goroutine look for what is to be done.
+func (f *following) wake() {
+	if f.state.Swap(woken) == resting {
+		go f.work()
 	}
 }
 
-// start begins the goroutine.
-func (f *following) start() {
-	f.running = true
-	f.PlanTick()
-	go f.run()
-}
-
-// follow begins to watch what hello asks for, and returns the first batch. The caller starts the goroutine, or ends
-// what begins here.
+// follow begins to watch what hello asks for, and returns the first batch. The caller starts or ends what begins here.
 func (n *session) follow(s *Server, q watchQuery) (first feed.Batch, err error) {
 	f := newFollowing(s, n)
 	if q.feed {
@@ -141,43 +156,68 @@ func (f *following) end() {
 	f.endCounts()
 }
 
-// run sends changes until the session ends.
-func (f *following) run() {
-	defer close(f.done)
-	defer f.end()
-	defer func() { f.recovered(recover()) }()
-	for f.ctx.Err() == nil && f.step() {
+// work does what is to be done. Its goroutine ends when there is nothing for a while.
+func (f *following) work() {
+	ended := true // also by a panic
+	defer func() {
+		f.recovered(recover())
+		if ended {
+			stop(f.timer)
+			f.end()
+			close(f.done)
+		}
+	}()
+	for f.ctx.Err() == nil {
+		f.state.Store(working)
+		again, ok := f.step()
+		if !ok {
+			return
+		}
+		if again > 0 && f.rest(again) {
+			ended = false
+			return
+		}
 	}
 }
 
-// step waits for something to do, and does it. It returns false if the session ends.
-func (f *following) step() bool {
-	turn, endTurn := f.waiting.Wait(f.ctx)
-	defer endTurn()
+// rest has the timer wake, unless there is something to be done now.
+func (f *following) rest(d time.Duration) bool {
+	if f.timer == nil {
+		f.timer = time.AfterFunc(d, f.wake)
+	} else {
+		f.timer.Reset(d)
+	}
+	return f.state.CompareAndSwap(working, resting)
+}
+
+// step does one thing, if there is one. It returns after which time to look again, and false if the session ends.
+func (f *following) step() (again time.Duration, ok bool) {
 	select {
 	case frame := <-f.frames:
 		if err := f.change(f.newest.Load(), frame); err != nil {
 			f.refuse(err, frame.id)
 		}
-		return true
+		return 0, true
 	default:
 	}
 	if counts := f.latest.Swap(nil); counts != nil && f.counted {
-		return f.sendCounts(*counts)
+		return 0, f.sendCounts(*counts)
 	}
-	batch, next, err := f.Next(turn, subscription.TickInterval, maxBatch)
+	batch, next, again, err := f.Next(f.ctx, maxBatch)
 	switch {
+	case f.ctx.Err() != nil:
+		return 0, false
 	case err != nil:
 		f.fail(err, "")
-		return false
+		return 0, false
 	case next == subscription.Changes:
-		return f.sendBatch(batch)
+		return 0, f.sendBatch(batch)
 	case next == subscription.Tick && f.IsActive():
-		return f.sendTick(batch)
+		return 0, f.sendTick(batch)
 	case next == subscription.Tick:
-		return f.send([]byte(idleTick))
+		return 0, f.send([]byte(idleTick))
 	}
-	return true
+	return again, true
 }
 
 // sendTick sends a tick.

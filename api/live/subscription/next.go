@@ -26,51 +26,53 @@ const (
 	Tick // the client knows all changes up to the time of the batch; that of a subscription to nothing has no time
 )
 
-// Next waits for what a client is sent next, for a time at most. It returns Nothing if the time or the context has
-// ended. What it returns is charged; if the limit is exceeded, that takes longer.
-func (s *Subscription) Next(ctx context.Context, d time.Duration, limit int) (batch feed.Batch, e Event, err error) {
-	due := s.tickAt.Sub(s.o.Server().Now())
-	batch, ok, err := s.Wait(ctx, min(d, due), limit)
-	switch {
-	case ok && batch.Page:
-		key, limited := s.o.Payer()
-		s.o.Server().Limiter.Pay(key, limited, pageCost(batch))
-		return batch, Changes, nil
-	case ok:
-		return batch, Changes, nil
-	case err != nil || ctx.Err() != nil || d < due:
-		return batch, Nothing, err
+// Next returns what a client is sent next. If it returns Nothing, call it again when [Options.Wake] is called, and
+// after some time. What it returns is charged; if the limit is exceeded, that takes longer.
+func (s *Subscription) Next(
+	ctx context.Context, limit int,
+) (batch feed.Batch, e Event, again time.Duration, err error) {
+	batch, ok, again, err := s.NextBatch(ctx, limit)
+	if err != nil {
+		return batch, Nothing, 0, err
 	}
-	return s.tick()
+	if ok {
+		if batch.Page {
+			key, limited := s.o.Payer()
+			s.o.Server().Limiter.Pay(key, limited, pageCost(batch))
+		}
+		return batch, Changes, 0, nil
+	}
+	if left := s.tickAt.Sub(s.o.Server().Now()); left > 0 {
+		return batch, Nothing, min(again, left), nil
+	}
+	if batch, ok = s.tick(); !ok {
+		return batch, Nothing, min(again, tickRetry), nil
+	}
+	return batch, Tick, 0, nil
 }
 
-// Wait waits for the next batch, for a time at most. It returns false if the time or the context has ended.
-func (s *Subscription) Wait(ctx context.Context, d time.Duration, limit int) (batch feed.Batch, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
+// NextBatch is Next without ticks. What it returns is not charged.
+func (s *Subscription) NextBatch(
+	ctx context.Context, limit int,
+) (batch feed.Batch, ok bool, again time.Duration, err error) {
 	if s.watcher == nil {
-		<-ctx.Done()
-		return batch, false, nil
+		return batch, false, TickInterval, nil
 	}
-	batch, err = s.watcher.Next(ctx, limit)
-	if ctx.Err() != nil && err != nil {
-		return batch, false, nil
-	}
-	return batch, err == nil, err
+	return s.watcher.Next(ctx, limit)
 }
 
 // tick returns a tick, unless changes are not complete.
-func (s *Subscription) tick() (batch feed.Batch, e Event, err error) {
-	complete := true
+func (s *Subscription) tick() (batch feed.Batch, ok bool) {
+	ok = true
 	if s.watcher != nil {
-		batch, complete = s.watcher.Tick()
+		batch, ok = s.watcher.Tick()
 	}
-	if !complete {
+	if ok {
+		s.PlanTick()
+	} else {
 		s.tickAt = s.o.Server().Now().Add(tickRetry)
-		return batch, Nothing, nil
 	}
-	s.PlanTick()
-	return batch, Tick, nil
+	return batch, ok
 }
 
 // PlanTick sets the time of the next tick: a client is sent something else now.

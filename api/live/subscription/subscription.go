@@ -61,6 +61,7 @@ type Options struct {
 	Ledger // of a namespace
 	Server func() *Server
 	Caller func() *auth.Caller // as of now
+	Wake   func()              // see [feed.Query]
 }
 
 // Subscription follows the changes of users, of contacts, or of everyone, as a caller sees them. One goroutine uses it
@@ -82,7 +83,7 @@ type following struct {
 // watcher follows changes as a caller sees them: see [feed.Watcher] for its methods.
 type watcher interface {
 	Poll(ctx context.Context, limit int) (feed.Batch, error)
-	Next(ctx context.Context, limit int) (feed.Batch, error)
+	Next(ctx context.Context, limit int) (b feed.Batch, ok bool, again time.Duration, err error)
 	Change(ctx context.Context, change feed.Change) (feed.Batch, error)
 	Tick() (feed.Batch, bool)
 	Len() int
@@ -111,6 +112,7 @@ func (s *Subscription) Open(ctx context.Context, q Query) (err error) {
 // open returns what follows a query. The caller settles.
 func (s *Subscription) open(ctx context.Context, q Query) (f following, err error) {
 	server, users := s.o.Server(), len(q.Users)
+	q.Wake = s.o.Wake
 	if q.After == nil {
 		if err := s.charge(users); err != nil {
 			return f, err
