@@ -2,6 +2,7 @@ package sockettests
 
 import (
 	"fmt"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,21 @@ func TestConnectWatches(t *testing.T) {
 	alice, _ := w.Hello(`{"user":"alice","grace_ms":0}`)
 	require.NoError(t, alice.Conn.Close())
 	require.Equal(t, []string{"alice grey"}, kit.Statuses(bob.Want("changes")))
+}
+
+// TestConnectRests: what a client watches has no goroutine while nothing changes.
+func TestConnectRests(t *testing.T) {
+	w := apitest.NewSocketServer(t)
+	s, _ := w.Hello(`{"watch":{"users":["alice"]}}`)
+	rests := func() bool {
+		var stacks strings.Builder
+		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&stacks, 1))
+		return !strings.Contains(stacks.String(), "session.(*following)")
+	}
+	kit.Await(t, rests)
+	w.Post("/chat/users/alice/ping", "")
+	require.Equal(t, []string{"alice green"}, kit.Statuses(s.Want("changes")))
+	kit.Await(t, rests)
 }
 
 // TestConnectChangesWatch: users are added and removed while the connection is open.

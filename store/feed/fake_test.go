@@ -333,23 +333,6 @@ func (w *fixture) watch(q Query) *Watcher {
 	return watcher
 }
 
-// await waits for the next batch of a watcher.
-func await(ctx context.Context, w *Watcher, limit int) (Batch, error) {
-	woken := make(chan struct{}, 1)
-	w.f.mu.Lock()
-	w.wake = func() { wake(woken) }
-	w.f.mu.Unlock()
-	for {
-		b, ok, again, err := w.Next(ctx, limit)
-		if ok || err != nil {
-			return b, err
-		}
-		if wait(ctx, again, woken); ctx.Err() != nil {
-			return Batch{}, ctx.Err()
-		}
-	}
-}
-
 // next waits up to a time for a batch; nil if there is none.
 func (w *fixture) next(watcher *Watcher, d time.Duration) *Batch {
 	w.t.Helper()

@@ -13,6 +13,23 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
+// await waits for the next batch of a watcher.
+func await(ctx context.Context, w *Watcher, limit int) (Batch, error) {
+	woken := make(chan struct{}, 1)
+	w.f.mu.Lock()
+	w.wake = func() { wake(woken) }
+	w.f.mu.Unlock()
+	for {
+		b, ok, again, err := w.Next(ctx, limit)
+		if ok || err != nil {
+			return b, err
+		}
+		if wait(ctx, again, woken); ctx.Err() != nil {
+			return Batch{}, ctx.Err()
+		}
+	}
+}
+
 // TestNextInterrupted: a call of Next whose context ends loses no changes.
 func TestNextInterrupted(t *testing.T) {
 	withFixture(t, 1, func(w *fixture) {

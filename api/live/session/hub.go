@@ -76,7 +76,7 @@ type Server struct {
 // Hub has the sessions of a process. Its methods may be called by many goroutines at once.
 type Hub struct {
 	Options
-	Reloads subscription.Waker // wakes what has to be authorized again; also when the server begins to stop
+	Reloads Waker // wakes what has to be authorized again; also when the server begins to stop
 
 	newest     atomic.Pointer[Server]
 	draining   atomic.Bool
