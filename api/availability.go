@@ -47,8 +47,6 @@ type availabilityResponse struct {
 // @Description Where several servers use one Redis, the first such requests in a namespace can wait for up to 5 seconds.
 // @Description
 // @Description The last request counts. Requires the scope `ping` or the user's own token.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Param body body availabilityBody true "The new availability."
 // @Success 200 {object} availabilityResponse "The availability now."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [put]
@@ -77,8 +75,6 @@ func (s *server) putAvailability(c echo.Context, _ request.Query, namespace, use
 // @Summary Get a user's availability
 // @Description Returns the availability, also `invisible`. Everything is null if the user has set none, or if it has
 // @Description ended. Requires the scope `ping`, for API keys also `read`, or the user's own token.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Success 200 {object} availabilityResponse "The availability now."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [get]
 func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, user string) error {
@@ -99,8 +95,6 @@ func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, use
 // @Summary Clear a user's availability
 // @Description Deletes the availability and the note. An invisible user becomes visible with the next ping. Deleting
 // @Description nothing is not an error. Requires the scope `ping` or the user's own token.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user}/availability [delete]
 func (s *server) deleteAvailability(c echo.Context, _ request.Query, namespace, user string) error {

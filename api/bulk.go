@@ -47,7 +47,6 @@ type bulkResponse struct {
 // @Description before an invalid line stay recorded; the error has the number of that line and the number of pings
 // @Description recorded. The caller is authorized again before each chunk. After a 503, some pings may be recorded. It
 // @Description is safe to send all of them again. Requires the scope `ping`; a user's token is not enough.
-// @Param namespace path string true "namespace"
 // @Param body body pingsBody true "The pings."
 // @Success 200 {object} bulkResponse "The number of events recorded."
 // @Router /v1/namespaces/{namespace}/pings [post]
@@ -61,7 +60,6 @@ func (s *server) pings(c echo.Context, _ request.Query, namespace string) error 
 // @Summary Record many leaves
 // @Description Follows the same rules as recording many pings. A server that shuts down can record a leave for each of
 // @Description its users in one request. Requires the scope `ping`; a user's token is not enough.
-// @Param namespace path string true "namespace"
 // @Param body body leavesBody true "The leaves."
 // @Success 200 {object} bulkResponse "The number of events recorded."
 // @Router /v1/namespaces/{namespace}/leaves [post]

@@ -23,8 +23,6 @@ import (
 // @Summary Get a call
 // @Description Returns a current call, or one that ended less than 10 minutes ago. A user's token gets calls of its user
 // @Description only. Requires the scope `read`, for API keys also `ping`, or the token of a party.
-// @Param namespace path string true "namespace"
-// @Param id path string true "call"
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id} [get]
 func (s *server) getCall(c echo.Context, _ request.Query) error {
@@ -95,7 +93,6 @@ type callsResponse struct {
 // @Description
 // @Description Without `cursor` it responds at once. Calls that begin and end between two requests are not in the responses.
 // @Description Requires the scope `read`, for API keys also `ping`, or the user's own token.
-// @Param namespace path string true "namespace"
 // @Param user query string false "user"
 // @Param cursor query string false "the last response"
 // @Param wait query string false "time to wait"

@@ -38,7 +38,6 @@ const MaxRedialWait = 5 * time.Minute
 // @Description
 // @Description With the setting `visibility: contacts`, a user's token can call users who have that user among their
 // @Description contacts. All others get 409 `callee_unavailable`. Requires the scope `ping` or the token of the user who calls.
-// @Param namespace path string true "namespace"
 // @Param Idempotency-Key header string false "key"
 // @Param body body newCallBody true "The call."
 // @Success 201 {object} callResponse "The call."
@@ -122,8 +121,6 @@ func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *
 // @Description
 // @Description The call stays active while both parties keep it alive: by a WebSocket, or by requests to `…/alive`. Requires the
 // @Description scope `ping` or the token of the callee.
-// @Param namespace path string true "namespace"
-// @Param id path string true "call"
 // @Param body body callAnswerBody false "Who accepts."
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/accept [post]
@@ -137,8 +134,6 @@ func (s *server) acceptCall(c echo.Context, _ request.Query) error {
 // @Description The callee rejects a call that rings, on all devices. Rejecting it again is 200. If the call no longer
 // @Description rings, the response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope
 // @Description `ping` or the token of the callee.
-// @Param namespace path string true "namespace"
-// @Param id path string true "call"
 // @Param body body callActionBody false "Who rejects."
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/reject [post]
@@ -153,8 +148,6 @@ func (s *server) rejectCall(c echo.Context, _ request.Query) error {
 // @Description the other party acted first, or the call timed out, the response is 409 `call_refused`, whose member `call`
 // @Description is the call as it is. Requires the scope `ping` or the token of a party. A page that closes can send the
 // @Description token in the body, because `navigator.sendBeacon` cannot set headers.
-// @Param namespace path string true "namespace"
-// @Param id path string true "call"
 // @Param body body callEndBody false "Who ends it."
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/end [post]
@@ -171,8 +164,6 @@ func (s *server) endCall(c echo.Context, _ request.Query) error {
 // @Description twice a second; more are 429 `rate_limited`. If the call has ended, the
 // @Description response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope `ping` or the
 // @Description token of a party.
-// @Param namespace path string true "namespace"
-// @Param id path string true "call"
 // @Param body body callAnswerBody false "Who takes part."
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/alive [post]

@@ -116,7 +116,6 @@ type changesResponse struct {
 // @Description 429 `rate_limited`. A namespace counts until a minute after its last request ends.
 // @Description
 // @Description Requires the scope `read`; `contacts_of` also requires `ping`, and a token can name only its own user.
-// @Param namespace path string true "namespace"
 // @Param user query []string false "users"
 // @Param contacts_of query string false "user whose contacts to follow"
 // @Param cursor query string false "place in the changes"
@@ -137,7 +136,6 @@ func (s *server) getChanges(c echo.Context, q request.Query, namespace string) e
 // @Description As the GET request, with the parameters in the body, of at most 512 KiB: up to 1,000 users. An empty list
 // @Description of users follows nobody; without a list and `contacts_of`, everyone. Requires the scope `read`,
 // @Description and with `contacts_of` what the GET request requires.
-// @Param namespace path string true "namespace"
 // @Param Last-Event-ID header string false "ID of the last event"
 // @Param body body changesBody true "What to follow."
 // @Success 200 {object} changesResponse "The changes."

@@ -36,7 +36,6 @@ type WebSocketLimits = session.Limits
 // @Description The credentials are in the header Authorization or in the first frame, and are checked then. Browsers
 // @Description are accepted from the server's own origin and those of the setting cors-origins. Requires the scope
 // @Description `ping` or the user's own token; to follow changes, the scope `read`.
-// @Param namespace path string true "namespace"
 // @Success 101 "A WebSocket."
 // @Router /v1/namespaces/{namespace}/connect [get]
 func (s *server) connect(c echo.Context, _ request.Query, namespace string) error {

@@ -48,8 +48,6 @@ type contactChangesBody struct {
 // @Description error, part of it may have been made. Each 500 contacts count as a request against rate limits.
 // @Description
 // @Description Requires the scope `ping` or the user's own token.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Param body body contactsBody true "The contacts."
 // @Success 204 "Replaced."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [put]
@@ -80,8 +78,6 @@ func (s *server) setContacts(c echo.Context, _ request.Query, namespace, user st
 // @Description
 // @Description With the setting `visibility: contacts`, a contact who is removed does not see the user any longer.
 // @Description Requires the scope `ping` or the user's own token.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Param body body contactChangesBody true "The changes."
 // @Success 204 "Changed."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [patch]
@@ -112,8 +108,6 @@ func (s *server) changeContacts(c echo.Context, _ request.Query, namespace, user
 // @Description The user stays in the contacts of others. That the user has no contacts is not an error. With the setting
 // @Description `visibility: contacts`, no other user's token sees the user any longer. Requires the scope `ping` or the
 // @Description user's own token.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Success 204 "Removed."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [delete]
 func (s *server) deleteContacts(c echo.Context, _ request.Query, namespace, user string) error {
@@ -165,8 +159,6 @@ func checkContacts(user string, contacts []string, check func(string) error) err
 // @Description
 // @Description With the setting `visibility: contacts`, the user's own token gets contacts as never seen, unless they have
 // @Description the user among their contacts.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Param status query []string false "statuses"
 // @Param in_call query boolean false "in a call"
 // @Param limit query integer false "maximum of a page"

@@ -73,7 +73,6 @@ type listResponse struct {
 // @Description
 // @Description With the setting `visibility: contacts`, the list of a user's token has those of the user's own contacts who
 // @Description have the user among theirs. Each further 1,000 contacts of the user count as a request.
-// @Param namespace path string true "namespace"
 // @Param status query []string false "statuses"
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"

@@ -36,7 +36,6 @@ type lookupResponse struct {
 // @Description
 // @Description With the setting `visibility: contacts`, a user's token sees its own user, and the users who have that user
 // @Description among their contacts. It gets all others as never seen.
-// @Param namespace path string true "namespace"
 // @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
@@ -68,7 +67,6 @@ func (s *server) lookup(c echo.Context, q request.Query, namespace string) error
 // @Description
 // @Description With the setting `visibility: contacts`, a user's token sees its own user, and the users who have that user
 // @Description among their contacts. It gets all others as never seen.
-// @Param namespace path string true "namespace"
 // @Param user query []string true "users"
 // @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"

@@ -124,7 +124,6 @@ type settingsResponse struct {
 // @Summary Get the settings of a namespace
 // @Description Durations are in milliseconds. A namespace has settings even before its first ping: the configured
 // @Description ones, or the defaults. Requires the scope `read`.
-// @Param namespace path string true "namespace"
 // @Success 200 {object} settingsResponse "The settings."
 // @Router /v1/namespaces/{namespace} [get]
 func (s *server) getNamespace(c echo.Context, _ request.Query, namespace string) error {
@@ -159,7 +158,6 @@ func optionalMs(d time.Duration) *int64 {
 // @Description Deletes a namespace and all its users at once. The deletion survives a crash. Deleting a namespace that
 // @Description does not exist is not an error. The namespace exists again from its next ping on. Connections stay open:
 // @Description what they send counts as pings, so their users come back. Requires the scope `admin`.
-// @Param namespace path string true "namespace"
 // @Param confirm query string true "the name again"
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace} [delete]
@@ -199,7 +197,6 @@ type countsResponse struct {
 // @Description
 // @Description With the setting `visibility: contacts`, a user's token gets the counts of what it can list. Each further
 // @Description 1,000 contacts of the user count as a request.
-// @Param namespace path string true "namespace"
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"
 // @Param as_of query string false "time of evaluation"

@@ -38,8 +38,6 @@ type pingBody struct {
 // @Description
 // @Description The body is optional. Requires the scope `ping` or the user's own token. The response has no body with
 // @Description `Prefer: return=minimal`, or if an API key lacks the scope `read`.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Param Prefer header string false "preference"
 // @Param body body pingBody false "The device, and the time of the event if it is not now."
 // @Success 200 {object} userResponse "The resulting presence."
@@ -96,8 +94,6 @@ type leaveBody struct {
 // @Description and leaves can arrive in any order. The body is optional. Requires the scope `ping` or the user's own
 // @Description token. A page that closes can send the token in the body, because `navigator.sendBeacon` cannot set
 // @Description headers.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Param Prefer header string false "preference"
 // @Param body body leaveBody false "The device, and the time of the event if it is not now."
 // @Success 200 {object} userResponse "The resulting presence."

@@ -25,8 +25,6 @@ import (
 // @Description
 // @Description With the setting `visibility: contacts`, a user's token gets another user as never seen, unless the other
 // @Description user has the token's user among their contacts.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
@@ -77,8 +75,6 @@ const (
 // @Description With the setting `visibility: contacts`, a user's token gets the ring of a user never seen, unless the other
 // @Description user has the token's user among their contacts.
 // @Produce image/svg+xml
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Param size query integer false "width and height"
 // @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
@@ -171,8 +167,6 @@ func ago(age lastseen.Instant) string {
 // @Description Deletes a user, with their devices, contacts and calls, from all responses at once. The deletion survives a
 // @Description crash. Deleting an unknown user is not an error. The user's connections are closed within a second, on all
 // @Description servers. The next ping makes the user known again. Requires the scope `admin`.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user} [delete]
 func (s *server) deleteUser(c echo.Context, _ request.Query) error {
@@ -266,8 +260,6 @@ type deviceDetails struct {
 // @Description response has only the `kinds`, and is 403 unless the namespace's setting `show-kinds` is on. With the
 // @Description setting `visibility: contacts`, a user's token gets no kinds of another user, unless the other user has the
 // @Description token's user among their contacts.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Success 200 {object} devicesResponse "The devices."
 // @Router /v1/namespaces/{namespace}/users/{user}/devices [get]
 func (s *server) getDevices(c echo.Context, _ request.Query, namespace, user string) error {
@@ -324,8 +316,6 @@ func activityOf(idle lastseen.Instant) string {
 // @Description Closes all WebSocket connections that the user has open now, on all servers, within a second. They get
 // @Description the close code 4410, and no leave is recorded. A client with a valid token can connect again. Requires the
 // @Description scope `admin`.
-// @Param namespace path string true "namespace"
-// @Param user path string true "user"
 // @Success 204 "The connections are being closed."
 // @Router /v1/namespaces/{namespace}/users/{user}/connections [delete]
 func (s *server) closeConnections(c echo.Context, _ request.Query, namespace, user string) error {

@@ -13,6 +13,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"text/template"
 
@@ -103,5 +104,26 @@ func annotations(root string) (doc object, err error) {
 	if err := p.ParseAPI(root, filepath.Join("api", "openapi.go"), 1); err != nil {
 		return nil, err
 	}
-	return doc, remarshal(p.GetSwagger(), &doc)
+	if err := remarshal(p.GetSwagger(), &doc); err != nil {
+		return nil, err
+	}
+	for path, item := range doc["paths"].(object) {
+		for _, operation := range item.(object) {
+			addPathParameters(operation.(object), path)
+		}
+	}
+	return doc, nil
+}
+
+// addPathParameters puts the parameters that a path names before those that an operation lists.
+func addPathParameters(operation object, path string) {
+	var all []any
+	for _, match := range regexp.MustCompile(`{(\w+)}`).FindAllStringSubmatch(path, -1) {
+		all = append(all, object{
+			"in": "path", "name": match[1], "description": match[1], "type": "string", "required": true,
+		})
+	}
+	if listed, _ := operation["parameters"].([]any); len(all) > 0 {
+		operation["parameters"] = append(all, listed...)
+	}
 }
