@@ -95,9 +95,9 @@ type Availabilities interface {
 		ctx context.Context, namespace, user string, at lastseen.Instant,
 	) (lastseen.AvailabilityState, error)
 
-	// Describe is Lookup with the details of users who have some, each with the state of the same moment. The map is
-	// nil if none has. In a namespace in which nobody has set an availability, and no device has been idle, it costs
-	// what Lookup costs.
+	// Describe returns the users' states in the order asked, the zero state for those never seen, and the details of
+	// users who have some, each with the state of the same moment. The map is nil if none has. In a namespace in which
+	// nobody has set an availability, and no device has been idle, the details cost nothing.
 	Describe(ctx context.Context, namespace string, users []string) ([]lastseen.State, map[string]Details, error)
 
 	// ReadDetails returns the details of users whose states are known, as a page of List. Those of a user whose state

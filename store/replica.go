@@ -12,7 +12,7 @@ type ReplicaReader interface {
 	FromReplica(primary Store, namespace string) (ReplicaReads, bool)
 }
 
-// ReplicaReads is a store for the reads of one request. A replica answers Lookup, Describe, ReadDetails, List, Count
+// ReplicaReads is a store for the reads of one request. A replica answers Describe, ReadDetails, List, Count
 // and Newest of its namespace; everything else is what the primary store does. The replica's result has all writes
 // from before the bound on the lag; later ones can be missing, also those of this process.
 //

@@ -96,11 +96,8 @@ func Bounded(at, now lastseen.Instant) lastseen.Instant {
 	return at
 }
 
-// Reader looks up users by name, or counts them.
+// Reader counts users. [Availabilities] looks them up by name.
 type Reader interface {
-	// Lookup returns the users' states in the order asked, the zero state for those never seen.
-	Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error)
-
 	// Count returns the number of users in each range, in the order asked.
 	Count(ctx context.Context, namespace string, ranges []lastseen.Range) ([]int64, error)
 

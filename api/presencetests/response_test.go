@@ -207,7 +207,7 @@ type sayingStore struct {
 func (s *sayingStore) Describe(
 	ctx context.Context, namespace string, users []string,
 ) ([]lastseen.State, map[string]store.Details, error) {
-	states, err := s.Lookup(ctx, namespace, users)
+	states, _, err := s.Store.Describe(ctx, namespace, users)
 	return states, s.details, err
 }
 

@@ -113,7 +113,7 @@ func TestCountsAreRefused(t *testing.T) {
 		s.Send(`{"hello":` + content + `}`)
 		s.Fails(problem.Forbidden)
 	}
-	states, err := w.Store.Lookup(t.Context(), "chat", []string{"alice"})
+	states, _, err := w.Store.Describe(t.Context(), "chat", []string{"alice"})
 	require.NoError(t, err)
 	require.False(t, states[0].Known(), "no connection was recorded")
 	s, _ := w.Hello(`{"user":"alice"}`, alice...)

@@ -47,7 +47,7 @@ func measuredStore(t *testing.T, at string, registerer prometheus.Registerer) st
 	require.NoError(t, err)
 	_, err = s.Ping(t.Context(), "chat", []store.PresenceEvent{{User: "alice", At: now}, {User: "bob", At: now}})
 	require.NoError(t, err)
-	_, err = s.Lookup(t.Context(), "chat", []string{"alice"})
+	_, _, err = s.Describe(t.Context(), "chat", []string{"alice"})
 	require.NoError(t, err)
 	return s
 }

@@ -65,7 +65,7 @@ func TestScriptWithoutDevices(t *testing.T) {
 	b := testbrowser.Open(t, s.pages)
 	s.keepOnline(t, b, "")
 	require.Eventually(t, func() bool {
-		states, err := s.Lookup(t.Context(), "chat", []string{"alice"})
+		states, _, err := s.Describe(t.Context(), "chat", []string{"alice"})
 		return err == nil && states[0].At > 0
 	}, time.Minute, 10*time.Millisecond)
 	require.Equal(t, "true,false", testbrowser.Evaluate[string](t, b, "pings().map(ping => 'device' in ping.body).join()"))

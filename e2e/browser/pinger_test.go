@@ -113,7 +113,7 @@ func goBack(ctx context.Context, page *chromedp.Target) (chromedp.Void, error) {
 
 func (s *scripted) hasLeft(t *testing.T) bool {
 	t.Helper()
-	states, err := s.Lookup(t.Context(), "chat", []string{"alice"})
+	states, _, err := s.Describe(t.Context(), "chat", []string{"alice"})
 	require.NoError(t, err)
 	return states[0].Left
 }

@@ -92,13 +92,6 @@ func (f *faultyStore) Now(ctx context.Context) (lastseen.Instant, error) {
 	return f.Store.Now(ctx)
 }
 
-func (f *faultyStore) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
-	if err := f.failed(); err != nil {
-		return nil, err
-	}
-	return f.Store.Lookup(ctx, namespace, users)
-}
-
 func (f *faultyStore) Describe(
 	ctx context.Context, namespace string, users []string,
 ) ([]lastseen.State, map[string]store.Details, error) {

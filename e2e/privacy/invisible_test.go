@@ -190,7 +190,7 @@ func (w *pair) hideEarlier(t *testing.T, user string, ago time.Duration) {
 func (w *pair) hide(t testing.TB, user, fields string) lastseen.Instant {
 	t.Helper()
 	w.hiding.do(t, 0, "PUT", "/users/"+user+"/availability", `{"availability":"invisible"`+fields+`}`)
-	states, err := w.hiding.store.Lookup(t.Context(), w.hiding.name(), []string{user})
+	states, _, err := w.hiding.store.Describe(t.Context(), w.hiding.name(), []string{user})
 	require.NoError(t, err)
 	require.True(t, states[0].Left)
 	w.gone.do(t, 0, "POST", "/users/"+user+"/leave", fmt.Sprintf(`{"at":%q}`, states[0].At.String()))

@@ -70,7 +70,7 @@ func BenchmarkLookup(b *testing.B) {
 	s := coalesce.New(instant{}, coalesce.Options{})
 	defer s.Close()
 	sideBySide(b, 64, func() error {
-		_, err := s.Lookup(context.Background(), "chat", []string{"alice"})
+		_, _, err := s.Describe(context.Background(), "chat", []string{"alice"})
 		return err
 	})
 }

@@ -110,12 +110,6 @@ func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Presen
 	return r.states, err
 }
 
-// Lookup implements [store.Store].
-func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
-	r, err := s.lookups.do(ctx, namespace, users)
-	return r.states, err
-}
-
 // Describe implements [store.Store]. It joins lookups, which have the details of users who have some.
 func (s *Store) Describe(
 	ctx context.Context, namespace string, users []string,

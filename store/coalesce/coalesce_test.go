@@ -84,7 +84,10 @@ func (r *rig) pingUntil(ctx context.Context, namespace string, users ...string) 
 }
 
 func (r *rig) lookup(namespace string, users ...string) *result {
-	return start(func() ([]lastseen.State, error) { return r.s.Lookup(context.Background(), namespace, users) })
+	return start(func() ([]lastseen.State, error) {
+		states, _, err := r.s.Describe(context.Background(), namespace, users)
+		return states, err
+	})
 }
 
 // letGo releases so many held batches of the node without a name, one after the other.

@@ -41,10 +41,10 @@ func TestFrozenRedis(t *testing.T) {
 	}
 	calls := []func(namespace string) error{
 		func(ns string) error { _, err := s.Ping(ctx, ns, many[:1]); return err },
-		func(ns string) error { _, err := s.Lookup(ctx, ns, users[:1]); return err },
+		func(ns string) error { _, _, err := s.Describe(ctx, ns, users[:1]); return err },
 		func(ns string) error { _, err := s.Leave(ctx, ns, many[:1]); return err },
 		func(ns string) error { _, err := s.Ping(ctx, ns, many); return err },
-		func(ns string) error { _, err := s.Lookup(ctx, ns, users); return err },
+		func(ns string) error { _, _, err := s.Describe(ctx, ns, users); return err },
 		func(ns string) error { _, err := s.Leave(ctx, ns, many); return err },
 		func(ns string) error { _, err := s.Count(ctx, ns, []lastseen.Range{{From: 1, To: 2}}); return err },
 		func(ns string) error { return s.Register(ctx, []string{ns}) },

@@ -83,9 +83,9 @@ func (r *rig) anyCall(n int) (err error) {
 	case 0:
 		_, err = r.s.Ping(ctx, "chat", []store.PresenceEvent{{User: "alice", At: 1}})
 	case 1:
-		_, err = r.s.Lookup(ctx, "chat", []string{"alice"})
+		_, _, err = r.s.Describe(ctx, "chat", []string{"alice"})
 	default:
-		_, err = r.s.Lookup(ctx, "chat", crowd(700))
+		_, _, err = r.s.Describe(ctx, "chat", crowd(700))
 	}
 	return err
 }

@@ -143,17 +143,6 @@ func (s *Store) readIn(ctx context.Context, name string, f func(*namespace)) err
 	})
 }
 
-// Lookup implements [store.Store].
-func (s *Store) Lookup(ctx context.Context, name string, users []string) ([]lastseen.State, error) {
-	states := make([]lastseen.State, len(users))
-	err := s.readIn(ctx, name, func(n *namespace) {
-		for i, user := range users {
-			states[i] = n.get(user)
-		}
-	})
-	return states, err
-}
-
 // List implements [store.Store].
 func (s *Store) List(ctx context.Context, name string, q store.ListQuery) (page []store.Record, err error) {
 	var failed error

@@ -112,7 +112,6 @@ func TestCalls(t *testing.T) {
 		func() error { _, err := s.Ping(ctx, "chat", batch); return err },
 		func() error { _, err := s.Ping(ctx, "game", batch); return err },
 		func() error { _, err := s.Leave(ctx, "chat", batch); return err },
-		func() error { _, err := s.Lookup(ctx, "chat", []string{"alice"}); return err },
 		func() error { _, err := s.Count(ctx, "chat", []lastseen.Range{{From: 1, To: now}}); return err },
 		func() error { _, err := s.Newest(ctx, "chat"); return err },
 		func() error { _, err := s.List(ctx, "chat", store.ListQuery{Limit: 1}); return err },
@@ -171,7 +170,6 @@ func TestCalls(t *testing.T) {
 		want[callMetric+name+" ok"] = 1
 	}
 	want[callMetric+"ping ok"] = 2
-	want[callMetric+"lookup ok"] = 2 // and Describe
 	require.Equal(t, want, calls)
 	require.InDelta(t, 2, seconds[callMetric+"ping ok"], 1e-9)
 	require.InDelta(t, 1, seconds[callMetric+"ready ok"], 1e-9)
@@ -268,7 +266,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	for n := range 500 {
 		name := fmt.Sprint("x", n)
 		kit.Write(s.Ping).Send(t, name, []store.PresenceEvent{{User: name, At: 1}})
-		_, err := s.Lookup(t.Context(), name, []string{name})
+		_, _, err := s.Describe(t.Context(), name, []string{name})
 		require.NoError(t, err)
 	}
 	require.Equal(t, before, testutil.CollectAndCount(c))

@@ -54,11 +54,6 @@ func (s *observed) Leave(ctx context.Context, ns string, batch []store.PresenceE
 	return s.Store.Leave(ctx, ns, batch)
 }
 
-func (s *observed) Lookup(ctx context.Context, ns string, users []string) (_ []lastseen.State, err error) {
-	defer s.done(s.begin("lookup"), &err)
-	return s.Store.Lookup(ctx, ns, users)
-}
-
 func (s *observed) Count(ctx context.Context, ns string, ranges []lastseen.Range) (_ []int64, err error) {
 	defer s.done(s.begin("count"), &err)
 	return s.Store.Count(ctx, ns, ranges)
@@ -197,7 +192,7 @@ func (s *observed) ReadAvailability(
 	return s.Store.ReadAvailability(ctx, ns, user, at)
 }
 
-// Describe is measured as a lookup: a batch of lookups can have both.
+// Describe is measured as a lookup, as a batch of them is.
 func (s *observed) Describe(
 	ctx context.Context, ns string, users []string,
 ) (_ []lastseen.State, _ map[string]store.Details, err error) {

@@ -169,7 +169,7 @@ func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 	close(done)
 	working.Wait()
 	for user, at := range acknowledged {
-		states, err := s.Lookup(ctx, "busy", []string{user})
+		states, _, err := s.Describe(ctx, "busy", []string{user})
 		require.NoError(t, err)
 		require.Equal(t, []lastseen.State{{At: at}}, states)
 	}
@@ -260,7 +260,7 @@ func TestUnavailablePrimary(t *testing.T) {
 			stores.RequireUnavailable(t, lost) // and a new one cannot be registered
 			for _, namespace := range where[false] {
 				stores.UntilSuccess(t, func() error { return stores.Ping(s, namespace, "bob") })
-				states, err := s.Lookup(ctx, namespace, []string{"alice", "bob", "carol"})
+				states, _, err := s.Describe(ctx, namespace, []string{"alice", "bob", "carol"})
 				require.NoError(t, err)
 				require.Equal(t, []lastseen.State{{At: kit.Base}, {At: kit.Base}, {}}, states)
 			}

@@ -161,7 +161,7 @@ func (l *lossTest) requireSettled(when string) {
 		for i, user := range l.follower.users {
 			online := i < len(active)
 			for _, s := range l.servers {
-				state, err := s.Lookup(context.Background(), "chat", []string{user})
+				state, _, err := s.Describe(context.Background(), "chat", []string{user})
 				if err != nil || online != (brief.Presence(user, state[0], kit.Now(l, s)).Status == lastseen.Green) {
 					wrong = append(wrong, fmt.Sprint(user, state, err))
 				}

@@ -13,13 +13,6 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
-// Lookup implements [store.Store].
-func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
-	b := &store.Batch[string]{Namespace: namespace, Items: users}
-	s.LookupBatches(ctx, []*store.Batch[string]{b})
-	return b.States, b.Err
-}
-
 // lookupCmd is a chunk of a batch of lookups, in one command.
 type lookupCmd struct {
 	*store.Batch[string]

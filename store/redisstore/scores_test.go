@@ -157,7 +157,7 @@ func TestUnknownNamespacesAreCheap(t *testing.T) {
 	}
 	before := commands()
 	for i := range names {
-		states, err := s.Lookup(ctx, fmt.Sprint("nobody-", i), []string{"alice"})
+		states, _, err := s.Describe(ctx, fmt.Sprint("nobody-", i), []string{"alice"})
 		require.NoError(t, err)
 		require.False(t, states[0].Known())
 	}

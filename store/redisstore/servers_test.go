@@ -47,7 +47,7 @@ func TestOtherServers(t *testing.T) {
 		"":                                                   1,
 	} {
 		s, log := stores.NewLogged(t, redisstore.Options{URL: redistest.StartImpostor(t, info)})
-		_, err := s.Lookup(context.Background(), "chat", []string{"alice"})
+		_, _, err := s.Describe(context.Background(), "chat", []string{"alice"})
 		require.NotErrorIs(t, err, redisclient.ErrTooOld, info)
 		require.Equal(t, unknown, log.Count("cannot be read: allow INFO"), info)
 	}
@@ -141,7 +141,7 @@ func TestValkeyMode(t *testing.T) {
 			"valkey_release_stage:ga\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:5beb99de11516a6b\r\n" +
 			"server_mode:" + mode + "\r\n"
 		s, log := stores.NewLogged(t, redisstore.Options{URL: redistest.StartImpostor(t, info)})
-		_, _ = s.Lookup(context.Background(), "chat", []string{"alice"})
+		_, _, _ = s.Describe(context.Background(), "chat", []string{"alice"})
 		require.Equal(t, hints, log.Count("redis+"+mode+"://"), mode)
 		require.Zero(t, log.Count("cannot be read"))
 	}

@@ -78,10 +78,6 @@ func (h *HookedStore) Leave(ctx context.Context, n string, batch []store.Presenc
 	return throughHooks(ctx, h, "Leave", func() ([]lastseen.State, error) { return h.Store.Leave(ctx, n, batch) })
 }
 
-func (h *HookedStore) Lookup(ctx context.Context, n string, users []string) ([]lastseen.State, error) {
-	return throughHooks(ctx, h, "Lookup", func() ([]lastseen.State, error) { return h.Store.Lookup(ctx, n, users) })
-}
-
 func (h *HookedStore) Describe(
 	ctx context.Context, n string, users []string,
 ) (states []lastseen.State, details map[string]store.Details, err error) {

@@ -173,11 +173,6 @@ func (s *LoggedStore) Take() []string {
 	return calls
 }
 
-func (s *LoggedStore) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
-	s.note("Lookup %q", users)
-	return s.Store.Lookup(ctx, namespace, users)
-}
-
 func (s *LoggedStore) Describe(
 	ctx context.Context, namespace string, users []string,
 ) ([]lastseen.State, map[string]store.Details, error) {

@@ -114,12 +114,6 @@ func (r *reads) raise(age time.Duration) {
 	}
 }
 
-// Lookup implements [store.Store].
-func (r *reads) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
-	states, _, err := r.Describe(ctx, namespace, users)
-	return states, err
-}
-
 // Describe implements [store.Store].
 func (r *reads) Describe(
 	ctx context.Context, namespace string, users []string,

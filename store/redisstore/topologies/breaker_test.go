@@ -60,7 +60,7 @@ func TestRepliesDoNotOpenABreaker(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrWrongType)
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
-		_, err = s.Lookup(cancelled, "chat", []string{"alice"})
+		_, _, err = s.Describe(cancelled, "chat", []string{"alice"})
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.Zero(t, s.Client().BreakersOpened())

@@ -26,7 +26,7 @@ func TestUnavailableShards(t *testing.T) {
 	away := c.Owner(t, "presence:chat:1")
 	away.Stop(t)
 	stores.RequireUnavailable(t, map[string]func() error{
-		"Lookup": func() error { _, err := s.Lookup(ctx, "chat", users); return err },
+		"Lookup": func() error { _, _, err := s.Describe(ctx, "chat", users); return err },
 		"Count":  stores.Calls(s)["Count"],
 		"List":   stores.Calls(s)["List"],
 		"Newest": stores.Calls(s)["Newest"],

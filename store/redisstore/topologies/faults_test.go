@@ -120,7 +120,7 @@ func (f *faultLoad) call(caller int, during time.Duration) {
 }
 
 func (f *faultLoad) lookup() error {
-	states, err := f.s.Lookup(context.Background(), "chat", f.users)
+	states, _, err := f.s.Describe(context.Background(), "chat", f.users)
 	for _, state := range states {
 		if err == nil && state != (lastseen.State{At: kit.Base}) {
 			return fmt.Errorf("a wrong state: %v", state)
@@ -158,7 +158,7 @@ func (f *faultLoad) requireAll() {
 	for user, at := range f.acknowledged {
 		var states []lastseen.State
 		stores.UntilSuccess(f.T, func() (err error) {
-			states, err = f.s.Lookup(context.Background(), "chat", []string{user})
+			states, _, err = f.s.Describe(context.Background(), "chat", []string{user})
 			return err
 		})
 		require.GreaterOrEqual(f, states[0].At, at)

@@ -125,7 +125,7 @@ func TestPrimaryFails(t *testing.T) {
 	begun := r.reads(t)
 	r.primary.Stop(t)
 	r.mono.Add(int64(testLag) + 1)
-	_, err := begun.Lookup(context.Background(), "chat", []string{"alice"})
+	_, _, err := begun.Describe(context.Background(), "chat", []string{"alice"})
 	require.ErrorIs(t, err, store.ErrUnavailable, "unknown is not offline")
 }
 
@@ -141,7 +141,7 @@ func TestReplicasAfterFailover(t *testing.T) {
 		if !ok {
 			return false
 		}
-		states, err := reads.Lookup(ctx, "chat", []string{"alice"})
+		states, _, err := reads.Describe(ctx, "chat", []string{"alice"})
 		_, aged := reads.Age()
 		if err == nil {
 			require.Equal(t, []lastseen.State{{At: kit.Base}}, states)
@@ -218,7 +218,7 @@ func TestReplicaIsNotBlamed(t *testing.T) {
 			r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second})
 			begun := []store.ReplicaReads{r.reads(t), r.reads(t)}
 			ctx, before := test.spoil(t, r), r.Replicas().Stats()
-			_, err := begun[0].Lookup(ctx, "new", []string{"alice"}) // of which the primary is asked
+			_, _, err := begun[0].Describe(ctx, "new", []string{"alice"}) // of which the primary is asked
 			require.ErrorIs(t, err, test.err)
 			_, err = begun[1].List(ctx, "new", query())
 			require.ErrorIs(t, err, test.err)

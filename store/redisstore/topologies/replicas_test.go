@@ -74,7 +74,7 @@ func (r *replicated) readsMarker(t *testing.T) bool {
 	if !ok {
 		return false
 	}
-	states, err := reads.Lookup(context.Background(), "chat", []string{markerUser})
+	states, _, err := reads.Describe(context.Background(), "chat", []string{markerUser})
 	if err != nil {
 		t.Errorf("a replica fails a request: %v", err)
 	}
@@ -160,7 +160,7 @@ func TestReplicaAnswers(t *testing.T) {
 	require.Zero(t, age, "the clocks stand still")
 	require.GreaterOrEqual(t, r.Replicas().Stats().Replica, int64(5))
 
-	states, err = reads.Lookup(ctx, "other", []string{markerUser})
+	states, _, err = reads.Describe(ctx, "other", []string{markerUser})
 	require.NoError(t, err)
 	require.Equal(t, []lastseen.State{{}}, states, "another namespace")
 	states = kit.Lookup(t, r, markerUser)

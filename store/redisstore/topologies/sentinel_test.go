@@ -30,7 +30,7 @@ func requireBoth(t *testing.T, s store.Store) {
 	t.Helper()
 	var states []lastseen.State
 	stores.UntilSuccess(t, func() (err error) {
-		states, err = s.Lookup(context.Background(), "chat", []string{"alice", "bob"})
+		states, _, err = s.Describe(context.Background(), "chat", []string{"alice", "bob"})
 		return err
 	})
 	require.Equal(t, []lastseen.State{{At: kit.Base}, {At: kit.Base}}, states)

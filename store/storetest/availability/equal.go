@@ -64,7 +64,7 @@ func (p pair) goesOn(from, to lastseen.Instant) {
 }
 
 func (p pair) look(namespace, user string) lastseen.State {
-	states, err := p.s.Lookup(context.Background(), namespace, []string{user})
+	states, _, err := p.s.Describe(context.Background(), namespace, []string{user})
 	require.NoError(p.t, err)
 	return states[0]
 }
@@ -96,7 +96,7 @@ func (p pair) seen(namespace string) (v answers) {
 	}
 	var err error
 	v.details = DetailsIn(p.t, p.s, namespace, names...)
-	v.states, err = p.s.Lookup(ctx, namespace, names)
+	v.states, _, err = p.s.Describe(ctx, namespace, names)
 	require.NoError(p.t, err)
 	v.counts, err = p.s.Count(ctx, namespace, kit.Everyone())
 	require.NoError(p.t, err)

@@ -131,7 +131,7 @@ func testAvailabilityNamespaces(t *testing.T, s store.Store) {
 	for name, want := range map[string]lastseen.State{
 		"first": kit.Here(at), "second": kit.Left(at), "third": kit.Here(at),
 	} {
-		states, err := s.Lookup(context.Background(), name, []string{"alice"})
+		states, _, err := s.Describe(context.Background(), name, []string{"alice"})
 		require.NoError(t, err)
 		require.Equal(t, want, states[0], name)
 	}

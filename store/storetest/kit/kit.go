@@ -96,7 +96,7 @@ func Forget(t require.TestingT, s store.Store, users ...string) {
 
 // Lookup returns the states of users in the namespace Namespace.
 func Lookup(t require.TestingT, s store.Store, users ...string) []lastseen.State {
-	states, err := s.Lookup(context.Background(), Namespace, users)
+	states, _, err := s.Describe(context.Background(), Namespace, users)
 	require.NoError(t, err)
 	return states
 }

@@ -97,7 +97,7 @@ func testRemoveEmptyWriters(t *testing.T, s store.Store) {
 			write, want = s.Leave, kit.Left(kit.Base)
 		}
 		got, err := write(ctx, kit.Namespace, kit.Events(kit.Base, fmt.Sprint(w)))
-		found, lost := s.Lookup(ctx, kit.Namespace, []string{fmt.Sprint(w)})
+		found, _, lost := s.Describe(ctx, kit.Namespace, []string{fmt.Sprint(w)})
 		if err == nil && lost == nil && (got[0] != want || found[0] != want) {
 			return fmt.Errorf("%v, then %v", got, found)
 		}

@@ -162,7 +162,7 @@ func trimSome(t *rapid.T, s store.Store, m model) {
 	if !others {
 		require.Zero(t, result.Deleted)
 	}
-	states, err := s.Lookup(context.Background(), namespace, old)
+	states, _, err := s.Describe(context.Background(), namespace, old)
 	require.NoError(t, err)
 	for i, user := range old {
 		if !states[i].Known() {
@@ -177,7 +177,7 @@ func trimSome(t *rapid.T, s store.Store, m model) {
 func compareReads(t *rapid.T, s store.Store, m model) {
 	ctx, namespace := context.Background(), drawNamespace.Draw(t, "ns")
 	asked := rapid.SliceOfN(kit.DrawUser, 1, 5).Draw(t, "users")
-	states, err := s.Lookup(ctx, namespace, asked)
+	states, _, err := s.Describe(ctx, namespace, asked)
 	require.NoError(t, err)
 	for i, user := range asked {
 		require.Equal(t, m[namespace][user], states[i])

@@ -47,9 +47,12 @@ func Methods(s store.Store, ns string) map[string]kit.Method {
 	event, everyone := []store.PresenceEvent{{User: "alice", At: kit.Base}}, kit.Everyone()
 	page := store.ListQuery{Ranges: everyone, Limit: 5}
 	return map[string]kit.Method{
-		"Ping":   func(ctx context.Context) error { return kit.ErrorOf(s.Ping(ctx, ns, event)) },
-		"Leave":  func(ctx context.Context) error { return kit.ErrorOf(s.Leave(ctx, ns, event)) },
-		"Lookup": func(ctx context.Context) error { return kit.ErrorOf(s.Lookup(ctx, ns, []string{"alice"})) },
+		"Ping":  func(ctx context.Context) error { return kit.ErrorOf(s.Ping(ctx, ns, event)) },
+		"Leave": func(ctx context.Context) error { return kit.ErrorOf(s.Leave(ctx, ns, event)) },
+		"Lookup": func(ctx context.Context) error {
+			_, _, err := s.Describe(ctx, ns, []string{"alice"})
+			return err
+		},
 		"Count":  func(ctx context.Context) error { return kit.ErrorOf(s.Count(ctx, ns, everyone)) },
 		"Newest": func(ctx context.Context) error { return kit.ErrorOf(s.Newest(ctx, ns)) },
 		"List":   func(ctx context.Context) error { return kit.ErrorOf(s.List(ctx, ns, page)) },

@@ -30,7 +30,7 @@ func testNamespacesAreApart(t *testing.T, s store.Store) {
 	ctx := context.Background()
 	kit.Ping(t, s, "alice", kit.Base)
 	for _, other := range []string{"Chat", "chat2", "cha", "unused"} {
-		states, err := s.Lookup(ctx, other, []string{"alice"})
+		states, _, err := s.Describe(ctx, other, []string{"alice"})
 		require.NoError(t, err)
 		require.Equal(t, []lastseen.State{{}}, states)
 		page, err := s.List(ctx, other, store.ListQuery{Ranges: kit.Everyone(), Limit: 5})
