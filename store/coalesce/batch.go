@@ -80,8 +80,6 @@ func (b *batch[T]) send(c *coalescer[T]) error {
 	ctx, end := b.trace(ctx, c)
 	err := catchPanic(func() { c.send(ctx, batches) })
 	late := c.Now().Sub(b.begun) >= limit
-	members := int64(b.members)
-	c.count(CallStats{Batches: 1, Members: members, Largest: members})
 	var failed error
 	for _, nb := range b.namespaces {
 		failed = cmp.Or(failed, nb.Err)

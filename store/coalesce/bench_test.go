@@ -3,6 +3,7 @@ package coalesce_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,15 +52,16 @@ func BenchmarkPing(b *testing.B) {
 	for _, callers := range []int{1, 64, 256} {
 		for _, roundTrip := range []time.Duration{0, 100 * time.Microsecond} {
 			b.Run(fmt.Sprintf("callers=%d/roundtrip=%s", callers, roundTrip), func(b *testing.B) {
-				s := coalesce.New(instant{roundTrip: roundTrip}, coalesce.Options{})
+				var batches, members atomic.Int64
+				s := coalesce.New(instant{roundTrip: roundTrip}, coalesce.Options{
+					Observe: func(_ string, n int, _ time.Duration) { batches.Add(1); members.Add(int64(n)) },
+				})
 				defer s.Close()
 				sideBySide(b, callers, func() error {
 					_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: "alice", At: 1}})
 					return err
 				})
-				if stats := s.Stats().Pings; stats.Batches > 0 {
-					b.ReportMetric(float64(stats.Members)/float64(stats.Batches), "members/batch")
-				}
+				b.ReportMetric(float64(members.Load())/float64(max(1, batches.Load())), "members/batch")
 			})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -27,8 +28,7 @@ type coalescer[T any] struct {
 	running sync.WaitGroup // nodes that are sending
 	pool    sync.Pool      // of *call[T]
 
-	counting sync.Mutex
-	counted  CallStats // guarded by counting; Queued is not kept here
+	refused atomic.Int64 // members
 }
 
 func newCoalescer[T any](
@@ -213,7 +213,7 @@ func (c *coalescer[T]) enqueue(namespace string, split ...nodeCalls[T]) error {
 		for _, reserved := range split[:i] {
 			reserved.node.release(reserved.members)
 		}
-		c.count(CallStats{Refused: int64(nc.members)})
+		c.refused.Add(int64(nc.members))
 		return fmt.Errorf("%w: %d are queued already", store.ErrOverloaded, nc.node.queued.Load())
 	}
 	for _, nc := range split {

@@ -132,7 +132,7 @@ func (s *Store) Close() error {
 	return s.err
 }
 
-// Stats describes the queues and the batches sent so far.
+// Stats describes the queues.
 type Stats struct {
 	Pings, Lookups, Devices CallStats
 }
@@ -142,28 +142,14 @@ func (s *Store) Stats() Stats {
 	return Stats{Pings: s.pings.stats(), Lookups: s.lookups.stats(), Devices: s.devices.stats()}
 }
 
-// CallStats describes the queues and batches of one kind of call.
+// CallStats describes the queues of one kind of call.
 type CallStats struct {
 	Queued  int64 // members in queues now
-	Batches int64 // sent so far
-	Members int64 // of these batches; divided by Batches it is their mean size
-	Largest int64 // members of the largest batch
 	Refused int64 // members refused because a queue was full
 }
 
-func (c *coalescer[T]) count(more CallStats) {
-	c.counting.Lock()
-	defer c.counting.Unlock()
-	c.counted.Batches += more.Batches
-	c.counted.Members += more.Members
-	c.counted.Largest = max(c.counted.Largest, more.Largest)
-	c.counted.Refused += more.Refused
-}
-
 func (c *coalescer[T]) stats() CallStats {
-	c.counting.Lock()
-	stats := c.counted
-	c.counting.Unlock()
+	stats := CallStats{Refused: c.refused.Load()}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, n := range c.nodes {

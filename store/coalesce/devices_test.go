@@ -53,7 +53,7 @@ func TestDevicesWaitTogether(t *testing.T) {
 		r.letGo(3)
 		r.answered(append(rest, first, pinged)...)
 		require.Contains(t, r.fake.seen(), "chat 1m0s:u0,u1,u2,u3,u4")
-		require.EqualValues(t, 2, r.s.Stats().Devices.Batches)
+		require.Len(t, r.batches(Devices), 2)
 		for i, c := range rest {
 			require.Equal(t, []lastseen.State{{At: lastseen.Instant(i + 2)}}, c.states)
 		}
@@ -94,7 +94,7 @@ func TestDevicesFailWithTheirNamespace(t *testing.T) {
 		require.ErrorIs(t, calls["n.error"].err, errBroken)
 		require.ErrorIs(t, calls["n.none"].err, store.ErrNoDevices)
 		require.ErrorContains(t, calls["n.panic"].err, "panic")
-		require.EqualValues(t, 2, r.s.Stats().Devices.Batches)
+		require.Len(t, r.batches(Devices), 2)
 	})
 }
 
@@ -119,7 +119,7 @@ func TestDevicesOfOneNamespaceInOrder(t *testing.T) {
 			r.letGo(1)
 		}
 		r.answered(c)
-		require.EqualValues(t, 1, r.s.Stats().Devices.Batches)
+		require.Len(t, r.batches(Devices), 1)
 	})
 }
 
