@@ -69,9 +69,11 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 		at = at.Add(clockError)
 		for _, c := range r.users[key] {
 			opened := c.opened.store
-			if opened == 0 { // the user may be deleted after the first ping: it is recorded again
+			wasOpen := !again && c.opened.monotonic <= lastRead
+			switch {
+			case opened == 0: // the user may be deleted after the first ping: it is recorded again
 				c.changed, c.dropped, c.told = true, true, now.monotonic
-			} else if !again && c.opened.monotonic <= lastRead || min(opened, steady(opened, now.at(c.opened.monotonic))) <= at {
+			case wasOpen, min(opened, steady(opened, now.at(c.opened.monotonic))) <= at:
 				r.close(c, Closed)
 			}
 		}

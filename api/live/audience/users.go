@@ -46,12 +46,6 @@ type seenContacts struct {
 	details map[string]store.Details
 }
 
-// Lookup implements [store.Reader].
-func (s *seenUsers) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
-	states, _, err := s.Describe(ctx, namespace, users)
-	return states, err
-}
-
 // Describe is the method of [store.Store] for users that the viewer sees; others have no state and no details. In place
 // of each of the others it looks up the viewer, so that the number of those who are seen does not change how long it
 // takes. The details can have those of the viewer besides.

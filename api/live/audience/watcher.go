@@ -88,7 +88,7 @@ func (o Options) Watch(ctx context.Context, q Query) (*Watcher, error) {
 }
 
 func (w *Watcher) open(ctx context.Context, users []string) (err error) {
-	w.query.Users = nil                                                                // they are kept in the order
+	w.query.Users = nil // they are kept in the order
 	w.inner, err = w.o.Feeds.Watch(ctx, w.query.Namespace, feed.Query{Reserved: true, Wake: w.query.Wake})
 	if err != nil {
 		return err
