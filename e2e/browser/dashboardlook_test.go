@@ -172,7 +172,7 @@ func TestDashboardForScreenReaders(t *testing.T) {
 	require.Empty(t, b.Seen())
 }
 
-// TestDashboardPicture takes the picture of the dashboard for the README. With -update it writes the picture, which
+// TestDashboardPicture takes the picture of the dashboard for the guides. With -update it writes the picture, which
 // takes a minute: the chart needs some minutes, most of which the page only believes to have passed.
 func TestDashboardPicture(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestDocsInBrowser does what the README promises of /docs/, in a real browser: every operation is
+// TestDocsInBrowser does what docs/install.md promises of /docs/, in a real browser: every operation is
 // there, a ping turns the dot green, and reading it says so.
 func TestDocsInBrowser(t *testing.T) {
 	t.Parallel()

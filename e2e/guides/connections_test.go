@@ -90,12 +90,12 @@ func (f *frames) replay(t *testing.T, line transcriptLine) {
 	}
 }
 
-// TestReadmeConnects replays the README's transcript of a WebSocket.
-func TestReadmeConnects(t *testing.T) {
+// TestTourConnects replays the tour's transcript of a WebSocket.
+func TestTourConnects(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
+	guide, err := os.ReadFile(tour)
 	require.NoError(t, err)
-	lines := transcript(string(readme))
+	lines := transcript(string(guide))
 	require.Len(t, lines, 5, "hello, welcome, changes, leave, ok")
 	testserver.EachStore(t, func(t *testing.T, args []string) {
 		s := testserver.Start(t, args...)

@@ -87,7 +87,7 @@ func dotOf(user string) string {
 }
 
 // TestDotsGuideBegins takes the first three steps of the guide: dots on a page, and a user who is online while it is
-// open. Then it loads the image, and the page of the README.
+// open. Then it loads the image.
 func TestDotsGuideBegins(t *testing.T) {
 	t.Parallel()
 	blocks := testguide.Blocks(t, "dots.md", "html")
@@ -97,8 +97,7 @@ func TestDotsGuideBegins(t *testing.T) {
 	online := script.ReplaceAllString(dots, testguide.Block(t, blocks, "connect({"))
 	site := newGuideSite(t, map[string]string{
 		"/dots": dots, "/online": online,
-		"/image":  testguide.Block(t, blocks, "dot.svg"),
-		"/readme": "<!doctype html>" + testguide.Block(t, testguide.Blocks(t, "../README.md", "html"), "presence-dot"),
+		"/image": testguide.Block(t, blocks, "dot.svg"),
 	})
 	s := testserver.Start(t, "--cors-origins", site.url, "--disconnect-grace", "1s")
 	site.server = s.URL
@@ -112,8 +111,7 @@ func TestDotsGuideBegins(t *testing.T) {
 	require.Empty(t, site.complaints(b))
 	tab.Close(t)
 	b.Do(t, until(dotOf("alice")+` == "grey"`), chromedp.Navigate(site.url+"/image"),
-		until("document.images[0].naturalWidth == 16"),
-		chromedp.Navigate(site.url+"/readme"), until(dotOf("bob")+` == "green"`))
+		until("document.images[0].naturalWidth == 16"))
 	require.Empty(t, site.complaints(b))
 }
 

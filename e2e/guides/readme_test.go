@@ -20,7 +20,13 @@ import (
 // print with the README, except times and random values.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	runConsole(t, "../../README.md", 8)
+	runConsole(t, "../../README.md", 2)
+}
+
+// TestTour runs the curl lines of the guide in the same way.
+func TestTour(t *testing.T) {
+	t.Parallel()
+	runConsole(t, tour, 8)
 }
 
 // TestDevicesGuide runs the curl lines of the guide in the same way.
@@ -109,14 +115,17 @@ func curlEnviron(t *testing.T, s *testserver.Server) []string {
 	return append(os.Environ(), "CURL_HOME="+home, "HOME="+home)
 }
 
-// startReadmeLine starts the only line of the README with a prefix, until the test ends, and returns its output.
-func startReadmeLine(t *testing.T, s *testserver.Server, prefix string) io.Reader {
+// tour is the guide with the longest transcripts.
+const tour = "../../docs/tour.md"
+
+// startTourLine starts the only line of the tour with a prefix, until the test ends, and returns its output.
+func startTourLine(t *testing.T, s *testserver.Server, prefix string) io.Reader {
 	t.Helper()
 	testenv.Program(t, "bash", "bash")
 	testenv.Program(t, "curl", "curl")
-	readme, err := os.ReadFile("../../README.md")
+	guide, err := os.ReadFile(tour)
 	require.NoError(t, err)
-	_, line, found := strings.Cut(string(readme), "\n"+prefix)
+	_, line, found := strings.Cut(string(guide), "\n"+prefix)
 	require.True(t, found)
 	line, _, _ = strings.Cut(line, "\n")
 	cmd := testenv.Command("bash", "-c", "exec "+strings.TrimSpace(prefix)+" "+line)
@@ -165,22 +174,12 @@ func masked(text string) string {
 	return regexp.MustCompile(callIDPattern).ReplaceAllString(text, `"id":"ID"`)
 }
 
-// TestReadmeOpensWithTwoCommands: after a picture, the text begins with how to run it and how to test it, which need no
-// more than Go.
-func TestReadmeOpensWithTwoCommands(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
-	const begin = "^# lastseen\n\n!\\[[^]]+]\\(docs/pictures/\\w+\\.png\\)\n\n    go run \\./cmd/lastseen\n    go test \\./\\.\\.\\.\n"
-	require.Regexp(t, begin, string(readme))
-}
-
-// TestReadmeFollows runs the README's command that follows changes, as written.
-func TestReadmeFollows(t *testing.T) {
+// TestTourFollows runs the tour's command that follows changes, as written.
+func TestTourFollows(t *testing.T) {
 	t.Parallel()
 	testserver.EachStore(t, func(t *testing.T, args []string) {
 		s := testserver.Start(t, args...)
-		out := startReadmeLine(t, s, "    curl -N ")
+		out := startTourLine(t, s, "    curl -N ")
 		events := testserver.ReadEvents(out)
 		events.Until(t, `"user":"bob","status":"grey"`)
 		s.Post(t, alice+"/ping", "")
