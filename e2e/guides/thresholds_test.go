@@ -54,7 +54,7 @@ func parseFloat(t *testing.T, text string) float64 {
 }
 
 // TestThresholdsGuideValues: the configuration has the values of the table, raises no warning, and costs what the table
-// says.
+// says. The guide begins with those of a chat.
 func TestThresholdsGuideValues(t *testing.T) {
 	guide, rows := thresholdsGuide(t, `(?m)^\| (?:shared )?(\w+) \| (\w+) \| (\w+) \| (\w+) \| [^|]+ \| (\d+) \|$`, 3)
 	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(guide)
@@ -65,6 +65,11 @@ func TestThresholdsGuideValues(t *testing.T) {
 		interval, err := time.ParseDuration(row[4])
 		require.NoError(t, err)
 		require.Equal(t, strconv.Itoa(int(math.Round(1000/0.9/interval.Seconds()))), row[5], row[1])
+	}
+	for _, row := range rows {
+		if row[1] == "chat" {
+			require.Contains(t, guide, fmt.Sprintf("\n\n    green: %s\n    yellow: %s\n    ping-interval: %s\n\n", row[2], row[3], row[4]))
+		}
 	}
 	var stderr bytes.Buffer
 	config := testenv.Command(testserver.Binary(t), "config", "--config", testserver.WriteConfig(t, block[1]))
