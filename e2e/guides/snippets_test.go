@@ -104,3 +104,28 @@ func TestFAQ(t *testing.T) {
 	b := testbrowser.Open(t, site.url)
 	b.Do(t, chromedp.Navigate(site.url+"/"), until(`log.includes("401 unauthenticated")`))
 }
+
+// TestInstallGuideAgrees: the commands of docs/install.md for systemd and Kubernetes are those in the files that they
+// install. deploy/test runs those of Docker.
+func TestInstallGuideAgrees(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/install.md")
+	require.NoError(t, err)
+	for section, file := range map[string]string{
+		"2. systemd":    "systemd/lastseen.service",
+		"5. Kubernetes": "kubernetes.yaml",
+	} {
+		content, err := os.ReadFile("../../deploy/" + file)
+		require.NoError(t, err)
+		_, text, found := strings.Cut(string(guide), "\n## "+section+"\n")
+		require.True(t, found, section)
+		text, _, _ = strings.Cut(text, "\n## ")
+		commands := regexp.MustCompile("(?m)^    (.*)$").FindAllStringSubmatch(text, -1)
+		require.NotEmpty(t, commands, section)
+		for _, command := range commands {
+			if command[1] != "go build -o lastseen ./cmd/lastseen" {
+				require.Contains(t, string(content), "#     "+command[1]+"\n", section)
+			}
+		}
+	}
+}
