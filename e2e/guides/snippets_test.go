@@ -23,7 +23,7 @@ func readme(t *testing.T) string {
 	return string(text)
 }
 
-// TestReadmeOpensWithTwoCommands: after one sentence come how to run lastseen and how to test it, which need no more than
+// TestReadmeOpensWithTwoCommands: after one sentence come the commands that run lastseen and test it, which need only
 // Go, and a picture.
 func TestReadmeOpensWithTwoCommands(t *testing.T) {
 	t.Parallel()
@@ -39,7 +39,7 @@ func TestReadmeSnippets(t *testing.T) {
 		fences = append(fences, match[1])
 	}
 	require.Equal(t, []string{"html", "console"}, fences, "TestReadmePage and TestReadme")
-	for _, match := range regexp.MustCompile("(?m)^    (\\S.*)$").FindAllStringSubmatch(readme(t), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^    (\S.*)$`).FindAllStringSubmatch(readme(t), -1) {
 		commands = append(commands, match[1])
 	}
 	require.Equal(t, []string{
@@ -74,8 +74,8 @@ func TestReadmeInstalls(t *testing.T) {
 	require.Contains(t, string(out), "lastseen")
 }
 
-// TestReadmePage pastes the page of the README, and starts the server as the README says, but for the ports. The page is
-// of another origin. Alice is online, and Bob a ring until he pings.
+// TestReadmePage pastes the page of the README, and starts the server as the README says, but for the ports. The page
+// has another origin. Alice is online, and Bob a ring until he pings.
 func TestReadmePage(t *testing.T) {
 	t.Parallel()
 	site := newGuideSite(t, map[string]string{
