@@ -15,10 +15,10 @@ import (
 // no user has set an availability, and no device has been idle, has no table.
 //
 // The trees have everything that is in the data file. They are by the ID of the user, because a user who was trimmed
-// has no place. The map has what others see of the users who have a state, by the place of their ID: reads need only
-// look there, and only for users who are marked in [users].
+// has no reference. The map has what others see of the users who have a state, by the reference to their ID: reads need
+// only look there, and only for users who are marked in [users].
 type availabilityTable struct {
-	details        map[packed.Place]*store.Details // of users who have a state
+	details        map[packed.Ref]*store.Details // of users who have a state
 	availabilities btree.Map[string, *lastseen.AvailabilityState]
 	ends           *btree.BTreeG[userTime] // of availabilities with an end
 	hidden         btree.Map[string, *Hidden]
@@ -61,7 +61,7 @@ func (h Hidden) availability() lastseen.AvailabilityState {
 
 func newAvailabilityTable() *availabilityTable {
 	return &availabilityTable{
-		details: map[packed.Place]*store.Details{}, ends: newUserTimes(),
+		details: map[packed.Ref]*store.Details{}, ends: newUserTimes(),
 		inCalls: map[string]lastseen.Instant{}, callEnds: newUserTimes(),
 	}
 }

@@ -18,7 +18,7 @@ type users struct {
 	hash         func(user string) uint64
 	names        packed.Names
 	bytes        int64              // about how many bytes all users take in a data file
-	known        map[uint64]entry   // by the hash of the ID; a place can have the mark hasDetails
+	known        map[uint64]entry   // by the hash of the ID; a reference can have the mark hasDetails
 	collisions   map[string]entry   // users whose hash is that of another user in known
 	devices      *deviceTable       // nil if no user has had a device
 	availability *availabilityTable // nil if no user has set an availability, and no device has been idle
@@ -30,7 +30,7 @@ type users struct {
 // entry is a user and when they were last seen.
 type entry struct {
 	score packed.Score
-	name  packed.Place
+	name  packed.Ref
 }
 
 func userBytes(length int) int64 { return int64(length) + 9 }
