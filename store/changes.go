@@ -40,12 +40,12 @@ var (
 // So the entries of one user that are not of contacts alternate: each differs from the one before it in status or left,
 // except the entry of a user who is forgotten.
 //
-// # Places
+// # Positions
 //
-// A place is a position in a feed. Reading on from a place either returns exactly the entries after it, none missing
-// and none twice, or reports a reset, whatever happened in between: expiry, deletion, a failover to a server that lost
-// the end, a clock that was set back. A snapshot has the places that fit it: reading on from there returns what
-// changed since the snapshot.
+// A position is between two entries of a feed. Reading on from a position either returns exactly the entries after it,
+// none missing and none twice, or reports a reset, whatever happened in between: expiry, deletion, a failover to a
+// server that lost the end, a clock that was set back. A snapshot has the positions that fit it: reading on from there
+// returns what changed since the snapshot.
 //
 // # How long entries are kept
 //
@@ -57,19 +57,21 @@ type Changes interface {
 	// not exist: reading must not make state. If a feed exists, its thresholds stay: see SweepChanges.
 	RecordChanges(ctx context.Context, namespace string, t lastseen.Thresholds) error
 
-	// ReadChanges reads, for each of the reads, the entries after its places. Each read has its own result.
+	// ReadChanges reads, for each of the reads, the entries after its positions. Each read has its own result.
 	ReadChanges(ctx context.Context, reads []*ChangesRead)
 
-	// SnapshotChanges returns the published presences of users, in the order asked, and the places that fit them. It
+	// SnapshotChanges returns the published presences of users, in the order asked, and the positions that fit them. It
 	// returns ErrNotRecorded without a feed. It is for at most MaxWatched users.
 	SnapshotChanges(ctx context.Context, namespace string, users []string) (Snapshot, error)
 
-	// ScanUsers returns some users of a namespace, or none, and the place after them: "" at the end, and to begin. The
-	// limit is about how many it returns at most; large ones are reduced, so that each call takes at most some
+	// ScanUsers returns some users of a namespace, or none, and the position after them: "" at the end, and to begin.
+	// The limit is about how many it returns at most; large ones are reduced, so that each call takes at most some
 	// milliseconds of the store. A user who is known from the first call of a scan to the last is returned at least
-	// once, whatever happens to others; those may be returned or not. If that is no longer certain at a place, as after
-	// a failover, enough of the scan is repeated; from a place that is not valid, all of it.
-	ScanUsers(ctx context.Context, namespace string, after Place, limit int) (users []string, next Place, err error)
+	// once, whatever happens to others; those may be returned or not. If that is no longer certain at a position, as
+	// after a failover, enough of the scan is repeated; from a position that is not valid, all of it.
+	ScanUsers(
+		ctx context.Context, namespace string, after Position, limit int,
+	) (users []string, next Position, err error)
 
 	// SweepChanges moves, for each of the sweeps, the watermark towards its Now, and appends the users who decay on the
 	// way, about MaxSweep of them in each shard. Each sweep has its own result. Of several processes that sweep one
@@ -102,9 +104,9 @@ const (
 	SweepTakeoverOthers = 10 * time.Second
 )
 
-// Place is a position in one shard's part of a feed. It is opaque outside the store, safe in any text, and no secret.
-// Stores check places as untrusted input: an unknown one is a reset.
-type Place string
+// Position is between two entries in one shard's part of a feed. It is opaque outside the store, safe in any text, and
+// no secret. Stores check positions as untrusted input: an unknown one is a reset.
+type Position string
 
 // Published is what readers of a feed are told about a user.
 type Published struct {
@@ -144,32 +146,32 @@ type Change struct {
 	Was       Details          // published before
 	Contacts  bool             // the user's contacts changed; nothing of the user is known from the entry
 	Recorded  lastseen.Instant // when the entry was appended, by the store's clock
-	Shard     int              // that the entry is in; its index in Places
-	Place     Place            // of the entry: reading that shard on from here returns what follows
+	Shard     int              // that the entry is in; its index in Positions
+	Position  Position         // of the entry: reading that shard on from here returns what follows
 }
 
 // Forgotten reports whether the entry says that the user has no state: earlier entries of the user do not count.
 func (c Change) Forgotten() bool { return !c.Known() && !c.Contacts }
 
-// ChangesRead asks for the entries of a namespace after some places, and has the result.
+// ChangesRead asks for the entries of a namespace after some positions, and has the result.
 type ChangesRead struct {
 	Namespace string
-	After     []Place // one for each shard; nil for the end of the feed
-	Limit     int     // of entries, in each shard; 1 to MaxChangesRead
+	After     []Position // one for each shard; nil for the end of the feed
+	Limit     int        // of entries, in each shard; 1 to MaxChangesRead
 
-	// The result. After a reset, Places are the end of the feed, and there are no Changes.
+	// The result. After a reset, Positions are the end of the feed, and there are no Changes.
 	Changes   []Change         // those of each shard in order; those of one user are in one shard
-	Places    []Place          // after Changes
+	Positions []Position       // after Changes
 	Watermark lastseen.Instant // the feed is complete up to here once More is false: the earliest of the shards'
 	More      bool             // a shard had Limit entries
-	Reset     bool             // the entries after the places cannot be told
+	Reset     bool             // the entries after the positions cannot be told
 	Err       error            // ErrNotRecorded, ErrNoFeed or any error of stores
 }
 
 // Snapshot is what was published at one moment in each shard.
 type Snapshot struct {
 	Users     []Published
-	Places    []Place
+	Positions []Position
 	Watermark lastseen.Instant // the earliest of the shards'
 }
 

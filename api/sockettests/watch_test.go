@@ -67,7 +67,7 @@ func TestConnectResumes(t *testing.T) {
 	require.Equal(t, []string{"alice green"}, kit.Statuses(again))
 	require.NotEqual(t, cursor, kit.CursorOf(again))
 
-	unknown := kit.PlacesCursor("unknown")
+	unknown := kit.PositionsCursor("unknown")
 	two, lost := w.Hello(fmt.Sprintf(`{"watch":{"users":["alice","bob"]},"cursor":%q}`, unknown))
 	require.Empty(t, kit.Names(lost))
 	require.Equal(t, unknown, kit.CursorOf(lost))

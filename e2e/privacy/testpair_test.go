@@ -36,7 +36,7 @@ type pair struct {
 	turn         int                           // how often they were compared: see skips
 	marks        int                           // how often the marker changed: see flush
 	observations map[*observation]*observation // what the same client is sent by the first site, and by the second
-	places       []*keptPlace
+	positions    []*keptPosition
 	still        bool // nothing changes after cursors of strangersPath
 }
 
@@ -230,10 +230,10 @@ func (w *pair) same(t *testing.T, what string, ask func(s site) response) respon
 }
 
 var (
-	randomPattern = regexp.MustCompile(`"(request_id|connection|poll_after_ms|expires_in_ms)":("[^"]+"|\d+)`)
-	placePattern  = regexp.MustCompile(`"cursor":"[^"]+"`)
-	nowPattern    = regexp.MustCompile(`"as_of":"[^"]*"`)
-	pagePattern   = regexp.MustCompile(`"next_cursor":"[^"]*"`)
+	randomPattern   = regexp.MustCompile(`"(request_id|connection|poll_after_ms|expires_in_ms)":("[^"]+"|\d+)`)
+	positionPattern = regexp.MustCompile(`"cursor":"[^"]+"`)
+	nowPattern      = regexp.MustCompile(`"as_of":"[^"]*"`)
+	pagePattern     = regexp.MustCompile(`"next_cursor":"[^"]*"`)
 )
 
 // mask hides what differs from one request to the next. Of cursors of changes, which are sealed in a room, the length
@@ -241,9 +241,9 @@ var (
 // remains.
 func (s site) mask(text string, fixed bool) string {
 	text = randomPattern.ReplaceAllString(text, `"$1":"RANDOM"`)
-	text = placePattern.ReplaceAllStringFunc(text, func(cursor string) string {
+	text = positionPattern.ReplaceAllStringFunc(text, func(cursor string) string {
 		if s.namespace != room {
-			return `"cursor":"PLACE"`
+			return `"cursor":"POSITION"`
 		}
 		return fmt.Sprintf(`"cursor":%d`, len(cursor)-len(`"cursor":""`))
 	})

@@ -263,7 +263,7 @@ func TestSweepDecays(t *testing.T) {
 		kit.Ping(t, s, "ann", at)
 		pass(8 * time.Second)
 
-		read := &store.ChangesRead{Namespace: "chat", After: begin.Places, Limit: 10}
+		read := &store.ChangesRead{Namespace: "chat", After: begin.Positions, Limit: 10}
 		s.ReadChanges(t.Context(), []*store.ChangesRead{read})
 		require.NoError(t, read.Err)
 		statuses := []lastseen.Status{}

@@ -24,7 +24,7 @@ type users struct {
 	availability *availabilityTable // nil if no user has set an availability, and no device has been idle
 	contacts     *contactTable      // nil if no user has had contacts
 	unlisted     bool               // the namespace does not exist; only the availability in it is kept
-	scans        string             // random: the first part of the places of scans, which others do not have
+	scans        string             // random: the first part of the positions of scans, which others do not have
 }
 
 // entry is a user and when they were last seen.

@@ -144,8 +144,8 @@ func (s *observed) SnapshotChanges(ctx context.Context, ns string, users []strin
 }
 
 func (s *observed) ScanUsers(
-	ctx context.Context, ns string, after store.Place, limit int,
-) (_ []string, _ store.Place, err error) {
+	ctx context.Context, ns string, after store.Position, limit int,
+) (_ []string, _ store.Position, err error) {
 	defer s.done(s.begin("scan_users"), &err)
 	return s.Store.ScanUsers(ctx, ns, after, limit)
 }

@@ -157,7 +157,7 @@ func readSweep(w *store.ChangesSweep, cmd *redis.Cmd) {
 	}
 }
 
-// This file is about places in changes feeds, and the rights that feeds need: see docs/decisions/redis-keys.md.
+// This file is about positions in changes feeds, and the rights that feeds need: see docs/decisions/redis-keys.md.
 
 // maxLink is the largest base of links: a call that adds as many as there can be stays below 2^52, which Lua still
 // tells from the next number.
@@ -166,17 +166,17 @@ const maxLink = 1<<52 - 1<<24
 // linkBase returns the number that the links of one call follow: see feed.lua.
 func linkBase() int64 { return 1 + rand.Int64N(maxLink) }
 
-// place is a position in the feed of one shard: the ID and the link of an entry.
-type place struct{ id, link string }
+// position is the position in the feed of one shard: the ID and the link of an entry.
+type position struct{ id, link string }
 
-func (p place) text() store.Place { return store.Place(p.id + "/" + p.link) }
+func (p position) text() store.Position { return store.Position(p.id + "/" + p.link) }
 
-// parsePlace is the reverse of text. Places are untrusted: the numbers are those that Redis and feed.lua write.
-func parsePlace(text store.Place) (p place, ok bool) {
+// parsePosition is the reverse of text. Positions are untrusted: the numbers are those that Redis and feed.lua write.
+func parsePosition(text store.Position) (p position, ok bool) {
 	id, link, _ := strings.Cut(string(text), "/")
 	ms, seq, _ := strings.Cut(id, "-")
 	const largest = 1 << 53
-	return place{id, link}, isNumber(ms, largest) && isNumber(seq, largest) && isNumber(link, largest)
+	return position{id, link}, isNumber(ms, largest) && isNumber(seq, largest) && isNumber(link, largest)
 }
 
 // isNumber reports whether a text is a whole number up to a limit, written as strconv would.

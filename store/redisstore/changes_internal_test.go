@@ -15,28 +15,28 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestParsePlace: only what the store itself writes is a place.
-func TestParsePlace(t *testing.T) {
-	for _, text := range []store.Place{"0-0/1", "1700000000000-12/4503599627370496"} {
-		p, ok := parsePlace(text)
+// TestParsePosition: only what the store itself writes is a position.
+func TestParsePosition(t *testing.T) {
+	for _, text := range []store.Position{"0-0/1", "1700000000000-12/4503599627370496"} {
+		p, ok := parsePosition(text)
 		require.True(t, ok, text)
 		require.Equal(t, text, p.text())
 	}
-	for _, text := range []store.Place{
+	for _, text := range []store.Position{
 		"", "/", "-/", "0/1", "0-0", "0-0/", "0-0/x", "0-0/1/2", "0-0-0/1", "00-0/1", "0-0/01",
 		"+1-0/1", "-1-0/1", "0-0/-1",
 		"(0-0/1", "0-0/1 ", "0-*/1", "18446744073709551615-18446744073709551615/1", "0-0/99999999999999999999",
 	} {
-		_, ok := parsePlace(text)
+		_, ok := parsePosition(text)
 		require.False(t, ok, text)
 	}
 }
 
-func FuzzParsePlace(f *testing.F) {
+func FuzzParsePosition(f *testing.F) {
 	f.Add("0-0/1")
 	f.Add("1700000000000-12/4503599627370496")
 	f.Fuzz(func(t *testing.T, text string) {
-		p, ok := parsePlace(store.Place(text))
+		p, ok := parsePosition(store.Position(text))
 		if !ok {
 			return
 		}
@@ -160,7 +160,7 @@ func TestReadEntry(t *testing.T) {
 		c, previous, own, ok := readEntry(entryOf(test.text))
 		require.True(t, ok, test.text)
 		require.Equal(t, "11", previous, test.text)
-		require.Equal(t, place{"1700000000000-3", "12"}, own, test.text)
+		require.Equal(t, position{"1700000000000-3", "12"}, own, test.text)
 		state := lastseen.State{At: 1600000000000}
 		require.Equal(t, store.Change{
 			User: test.user, Published: store.Published{State: state, Status: lastseen.Green, Details: test.is},

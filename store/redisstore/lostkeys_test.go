@@ -185,18 +185,18 @@ func (l *lossTest) follows(user string) func() bool {
 // follow reads the feed to its end. Unlike the poll of a reader, it does not compare: a lost key is a gap.
 func (l *lossTest) follow() {
 	f := l.follower
-	for more := true; more && f.places != nil; {
+	for more := true; more && f.positions != nil; {
 		read := f.read()
 		if read.Err != nil || read.Reset {
-			f.places, f.resets = nil, f.resets+1
+			f.positions, f.resets = nil, f.resets+1
 			break
 		}
 		for _, change := range read.Changes {
 			f.told[change.User] = change.Published
 		}
-		f.places, more = read.Places, read.More
+		f.positions, more = read.Positions, read.More
 	}
-	if f.places == nil {
+	if f.positions == nil {
 		_ = f.begin() // an error means that the feed is not recorded again yet
 	}
 	if told := f.told["alice"]; told.Status != lastseen.Grey {

@@ -155,7 +155,7 @@ type reader struct {
 	users     []string
 	limit     int
 	told      map[string]store.Published
-	places    []store.Place // nil to begin with a snapshot
+	positions []store.Position // nil to begin with a snapshot
 	watermark lastseen.Instant
 	changes   []store.Change // all
 	resets    int
@@ -177,7 +177,7 @@ func (r *reader) poll() {
 // tryPoll is poll during an outage: it returns the error.
 func (r *reader) tryPoll() error {
 	for more := true; more; {
-		if r.places == nil {
+		if r.positions == nil {
 			return r.begin()
 		}
 		read := r.read()
@@ -186,7 +186,7 @@ func (r *reader) tryPoll() error {
 			return read.Err
 		case read.Reset:
 			r.resets++
-			r.places = nil
+			r.positions = nil
 			continue
 		case read.Watermark < r.watermark:
 			r.Errorf("the watermark went back by %d ms", r.watermark-read.Watermark)
@@ -194,13 +194,13 @@ func (r *reader) tryPoll() error {
 		for _, change := range read.Changes {
 			r.apply(change)
 		}
-		r.places, r.watermark, more = read.Places, read.Watermark, read.More
+		r.positions, r.watermark, more = read.Positions, read.Watermark, read.More
 	}
 	return nil
 }
 
 func (r *reader) read() *store.ChangesRead {
-	read := &store.ChangesRead{Namespace: "chat", After: r.places, Limit: r.limit}
+	read := &store.ChangesRead{Namespace: "chat", After: r.positions, Limit: r.limit}
 	r.s.ReadChanges(context.Background(), []*store.ChangesRead{read})
 	return read
 }
@@ -214,7 +214,7 @@ func (r *reader) begin() error {
 	for i, user := range r.users {
 		r.told[user] = snapshot.Users[i]
 	}
-	r.places, r.watermark = snapshot.Places, snapshot.Watermark
+	r.positions, r.watermark = snapshot.Positions, snapshot.Watermark
 	return nil
 }
 

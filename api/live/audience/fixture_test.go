@@ -143,7 +143,7 @@ func (w *fixture) poll(watcher *Watcher) feed.Batch {
 	w.t.Helper()
 	b, err := watcher.Poll(w.t.Context(), 1000)
 	require.NoError(w.t, err)
-	require.Len(w.t, b.Places, 1)
+	require.Len(w.t, b.Positions, 1)
 	return b
 }
 

@@ -28,10 +28,10 @@ func testSweepEndsInOrder(t *testing.T, s store.Store) {
 	f.ping(order[5], f.decaysYellow(60))
 	f.setAvailability(order[5], availability.Busy)
 	f.Read()
-	places := f.places
+	positions := f.positions
 	require.Equal(t, len(order), f.sweep(100))
-	entries, end := f.all(places, 10)
-	f.places = end
+	entries, end := f.all(positions, 10)
+	f.positions = end
 	for shard, part := range byShard(entries) {
 		names := []string{}
 		for _, c := range part {
@@ -111,14 +111,14 @@ func testSweepManyEnds(t *testing.T, s store.Store) {
 	for more := true; more; calls++ {
 		sweep := f.sweepOnce(100)
 		require.False(t, sweep.Begun)
-		require.LessOrEqual(t, sweep.Decays, store.MaxEnds*len(f.places))
+		require.LessOrEqual(t, sweep.Decays, store.MaxEnds*len(f.positions))
 		require.GreaterOrEqual(t, sweep.Watermark, last)
 		more, ends, last = sweep.More, ends+sweep.Decays, sweep.Watermark
 		require.Less(t, calls, n)
 		require.Len(t, f.Read(), sweep.Decays)
 		for i, p := range f.snapshot("u0", "u50", "u99").Users {
 			end := f.start + 1 + []lastseen.Instant{0, 50, 99}[i]
-			if len(f.places) == 1 {
+			if len(f.positions) == 1 {
 				require.Equal(t, end <= last, p.Availability == availability.Nothing, "it ends with the watermark")
 			}
 		}
@@ -146,7 +146,7 @@ func testSweepEndsOfOneInstant(t *testing.T, s store.Store) {
 		more, ends = sweep.More, ends+sweep.Decays
 		snapshot := f.snapshot("u0", "u1", "u2")
 		for _, p := range snapshot.Users {
-			if len(f.places) == 1 {
+			if len(f.positions) == 1 {
 				require.Equal(t, snapshot.Watermark >= f.start+100, p.Availability == availability.Nothing)
 			}
 		}

@@ -38,10 +38,10 @@ func Run(t *testing.T, open kit.Open) {
 		{"Sweep/LongThresholds", testSweepLongThresholds},
 		{"Sweep/Namespaces", testSweepNamespaces},
 		{"Sweep/Together", testSweepTogether},
-		{"Places/OfEntries", testPlacesOfEntries},
-		{"Places/Invalid", testPlacesInvalid},
-		{"Places/Altered", testPlacesAltered},
-		{"Places/OtherNamespace", testPlacesOfOtherNamespace},
+		{"Positions/OfEntries", testPositionsOfEntries},
+		{"Positions/Invalid", testPositionsInvalid},
+		{"Positions/Altered", testPositionsAltered},
+		{"Positions/OtherNamespace", testPositionsOfOtherNamespace},
 		{"Read/Namespaces", testReadNamespaces},
 		{"Snapshot", testSnapshot},
 		{"Snapshot/Large", testSnapshotLarge},
@@ -72,8 +72,8 @@ type feed struct {
 	s         store.Store
 	namespace string
 	thresholds
-	start  lastseen.Instant // the watermark when the feed had begun, the same in all shards
-	places []store.Place    // read up to here
+	start     lastseen.Instant // the watermark when the feed had begun, the same in all shards
+	positions []store.Position // read up to here
 }
 
 type thresholds = lastseen.Thresholds
@@ -86,7 +86,7 @@ func beginWith(t *testing.T, s store.Store, namespace string, th thresholds) *fe
 	recordChanges(t, s, namespace, th)
 	f.start = kit.Now(t, s) + playAhead
 	f.sweep(0)
-	f.places = f.readFrom(nil, store.MaxChangesRead).Places
+	f.positions = f.readFrom(nil, store.MaxChangesRead).Positions
 	return f
 }
 
@@ -140,14 +140,14 @@ func (f *feed) sweep(after lastseen.Instant) (decays int) {
 	return decays
 }
 
-// try reads after some places, which may be a reset.
-func (f *feed) try(after []store.Place, limit int) store.ChangesRead {
+// try reads after some positions, which may be a reset.
+func (f *feed) try(after []store.Position, limit int) store.ChangesRead {
 	given := slices.Clone(after)
 	read := &store.ChangesRead{Namespace: f.namespace, After: after, Limit: limit}
 	f.s.ReadChanges(context.Background(), []*store.ChangesRead{read})
 	require.NoError(f.t, read.Err)
-	require.Equal(f.t, given, after, "the places passed in were changed")
-	require.NotEmpty(f.t, read.Places)
+	require.Equal(f.t, given, after, "the positions passed in were changed")
+	require.NotEmpty(f.t, read.Positions)
 	if read.Reset {
 		require.Empty(f.t, read.Changes)
 		require.False(f.t, read.More)
@@ -156,18 +156,18 @@ func (f *feed) try(after []store.Place, limit int) store.ChangesRead {
 	return *read
 }
 
-// readFrom reads one page after some places.
-func (f *feed) readFrom(after []store.Place, limit int) store.ChangesRead {
+// readFrom reads one page after some positions.
+func (f *feed) readFrom(after []store.Position, limit int) store.ChangesRead {
 	read := f.try(after, limit)
 	require.False(f.t, read.Reset)
 	return read
 }
 
-// all reads all pages after some places, and returns the entries and the places at the end.
-func (f *feed) all(after []store.Place, limit int) (entries []store.Change, end []store.Place) {
+// all reads all pages after some positions, and returns the entries and the positions at the end.
+func (f *feed) all(after []store.Position, limit int) (entries []store.Change, end []store.Position) {
 	for n := 0; ; n++ {
 		read := f.readFrom(after, limit)
-		entries, after = append(entries, read.Changes...), read.Places
+		entries, after = append(entries, read.Changes...), read.Positions
 		if !read.More {
 			return entries, after
 		}
@@ -177,21 +177,21 @@ func (f *feed) all(after []store.Place, limit int) (entries []store.Change, end 
 
 // Read returns the entries since the last call, without what depends on the store.
 func (f *feed) Read() (entries []store.Change) {
-	entries, f.places = f.all(f.places, store.MaxChangesRead)
+	entries, f.positions = f.all(f.positions, store.MaxChangesRead)
 	return bare(entries)
 }
 
-func (f *feed) requireReset(after []store.Place, why string) []store.Place {
+func (f *feed) requireReset(after []store.Position, why string) []store.Position {
 	read := f.try(after, 10)
 	require.True(f.t, read.Reset, why)
-	return read.Places
+	return read.Positions
 }
 
 func (f *feed) snapshot(users ...string) store.Snapshot {
 	snapshot, err := f.s.SnapshotChanges(context.Background(), f.namespace, users)
 	require.NoError(f.t, err)
 	require.Len(f.t, snapshot.Users, len(users))
-	require.Len(f.t, snapshot.Places, len(f.places))
+	require.Len(f.t, snapshot.Positions, len(f.positions))
 	return snapshot
 }
 
@@ -203,7 +203,7 @@ func (f *feed) published(user string) store.Published { return f.snapshot(user).
 func requireConsistent(t require.TestingT, read *store.ChangesRead) {
 	shards, sizes, most := map[string]int{}, map[int]int{}, 0
 	for _, c := range read.Changes {
-		require.True(t, c.Shard >= 0 && c.Shard < len(read.Places), "shard %d", c.Shard)
+		require.True(t, c.Shard >= 0 && c.Shard < len(read.Positions), "shard %d", c.Shard)
 		if shard, seen := shards[c.User]; seen {
 			require.Equal(t, shard, c.Shard, "%q is in two shards", c.User)
 		}
@@ -223,7 +223,7 @@ func requireEntry(t require.TestingT, c store.Change) {
 		require.NotEqual(t, lastseen.Invisible, shown, "others see that a user is invisible: %+v", c)
 	}
 	if c.Contacts {
-		bare := store.Change{User: c.User, Contacts: true, Recorded: c.Recorded, Shard: c.Shard, Place: c.Place}
+		bare := store.Change{User: c.User, Contacts: true, Recorded: c.Recorded, Shard: c.Shard, Position: c.Position}
 		require.Equal(t, bare, c)
 		return
 	}
@@ -239,7 +239,7 @@ func requireEntry(t require.TestingT, c store.Change) {
 // bare removes what depends on the store from entries.
 func bare(entries []store.Change) []store.Change {
 	for i := range entries {
-		entries[i].Recorded, entries[i].Shard, entries[i].Place = 0, 0, ""
+		entries[i].Recorded, entries[i].Shard, entries[i].Position = 0, 0, ""
 	}
 	return entries
 }

@@ -75,7 +75,7 @@ func (m *changesModel) step(t *rapid.T) {
 		by = -by
 	}
 	m.forgetHidden(t)
-	end := m.places(t)
+	end := m.positions(t)
 	m.let(m.Step(by))
 	m.relearn(t)
 	for _, r := range m.readers {
@@ -94,16 +94,16 @@ func (m *changesModel) step(t *rapid.T) {
 	}
 }
 
-// places returns the end of the feed.
-func (m *changesModel) places(t *rapid.T) []store.Place {
+// positions returns the end of the feed.
+func (m *changesModel) positions(t *rapid.T) []store.Position {
 	read := &store.ChangesRead{Namespace: kit.Namespace, Limit: 1}
 	m.ReadChanges(context.Background(), []*store.ChangesRead{read})
 	require.True(t, read.Err == nil || !m.recorded, "%v", read.Err)
-	return read.Places
+	return read.Positions
 }
 
 // settle sweeps to the store's clock, and finds out whether the feed began again.
-func (m *changesModel) settle(t *rapid.T, clock lastseen.Instant, end []store.Place, begins bool) {
+func (m *changesModel) settle(t *rapid.T, clock lastseen.Instant, end []store.Position, begins bool) {
 	watermark := m.sweepTo(t, clock+playAhead)
 	read := &store.ChangesRead{Namespace: kit.Namespace, After: end, Limit: 1}
 	m.ReadChanges(context.Background(), []*store.ChangesRead{read})

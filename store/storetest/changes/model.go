@@ -24,7 +24,7 @@ type changesModel struct {
 	states     map[string]lastseen.State
 	recorded   bool             // there is a feed
 	watermark  lastseen.Instant // of all shards
-	epoch      int              // the number of feeds that have begun: places of others are a reset
+	epoch      int              // the number of feeds that have begun: positions of others are a reset
 	log        map[string][]store.Change
 	devices    map[string][]devices.Claim // what users claimed; nil while the namespace has had no device
 	talk       *talk                      // the availability of users; nil if the store cannot keep it
@@ -38,7 +38,7 @@ type changesModel struct {
 // counts those who pass both thresholds twice.
 const modelUsers = store.MaxSweep/2 - 25 // drawn users, and the first ones, are others
 
-// testChangesModel runs random operations on a store and on the model. Readers read on from new and from old places.
+// testChangesModel runs random operations on a store and on the model. Readers read on from new and from old positions.
 // Each of them gets exactly the entries of the model, or a reset where the feed it was reading has ended.
 func testChangesModel(t *testing.T, open func(testing.TB) kit.Breakable) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -166,7 +166,7 @@ func (m *changesModel) delete(t *rapid.T) {
 // endFeed notes that there is no feed until the next RecordChanges.
 func (m *changesModel) endFeed() { m.recorded = false }
 
-// newFeed notes that places up to now are a reset.
+// newFeed notes that positions up to now are a reset.
 func (m *changesModel) newFeed() {
 	m.epoch++
 	m.recorded, m.log = true, map[string][]store.Change{}

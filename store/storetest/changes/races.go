@@ -165,8 +165,8 @@ func readUntil(t *testing.T, f *feed, stop chan struct{}) *view {
 
 // view is what a reader of the namespace ns knows.
 type view struct {
-	users  map[string]store.Published
-	places []store.Place
+	users     map[string]store.Published
+	positions []store.Position
 }
 
 func newView(s store.Store) (*view, error) {
@@ -175,7 +175,7 @@ func newView(s store.Store) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{users: map[string]store.Published{}, places: snapshot.Places}
+	v := &view{users: map[string]store.Published{}, positions: snapshot.Positions}
 	for i, user := range names {
 		v.users[user] = snapshot.Users[i]
 	}
@@ -185,7 +185,7 @@ func newView(s store.Store) (*view, error) {
 // readOn reads to the end.
 func (v *view) readOn(s store.Store) error {
 	for {
-		read := &store.ChangesRead{Namespace: kit.Namespace, After: v.places, Limit: 7}
+		read := &store.ChangesRead{Namespace: kit.Namespace, After: v.positions, Limit: 7}
 		s.ReadChanges(context.Background(), []*store.ChangesRead{read})
 		if read.Err != nil || read.Reset {
 			return fmt.Errorf("reset %t, %w", read.Reset, read.Err)
@@ -195,7 +195,7 @@ func (v *view) readOn(s store.Store) error {
 				return err
 			}
 		}
-		if v.places = read.Places; !read.More {
+		if v.positions = read.Positions; !read.More {
 			return nil
 		}
 	}

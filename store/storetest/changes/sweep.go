@@ -29,7 +29,7 @@ func testSweepAgain(t *testing.T, s store.Store) {
 		require.False(t, sweep.More)
 		require.Equal(t, f.start+1000, sweep.Watermark)
 		require.Equal(t, f.start+1000, f.snapshot().Watermark)
-		require.Equal(t, f.start+1000, f.readFrom(f.places, 1).Watermark)
+		require.Equal(t, f.start+1000, f.readFrom(f.positions, 1).Watermark)
 	}
 	f.ping("bob", f.decaysYellow(1000))
 	f.ping("carol", f.decaysYellow(1001))
@@ -71,7 +71,7 @@ func testSweepMany(t *testing.T, s store.Store) {
 	for more := true; more; calls++ {
 		sweep := f.sweepOnce(100)
 		require.False(t, sweep.Begun)
-		require.LessOrEqual(t, sweep.Decays, store.MaxSweep*len(f.places))
+		require.LessOrEqual(t, sweep.Decays, store.MaxSweep*len(f.positions))
 		require.GreaterOrEqual(t, sweep.Watermark, last)
 		more, decays, last = sweep.More, decays+sweep.Decays, sweep.Watermark
 		require.Less(t, calls, n)
@@ -90,14 +90,14 @@ func testSweepMany(t *testing.T, s store.Store) {
 // tooManyFor returns a number of users that one call does not sweep, unless they decay, or what they say ends, in the
 // same millisecond.
 func tooManyFor(f *feed) int {
-	return max(store.MaxSweep, store.MaxEnds) * len(f.places) * 3 / 2
+	return max(store.MaxSweep, store.MaxEnds) * len(f.positions) * 3 / 2
 }
 
 // testSweepOneInstant: users who decay in the same millisecond are swept together.
 func testSweepOneInstant(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	n := store.MaxSweepInstant
-	if len(f.places) > 1 { // they are not all in one shard
+	if len(f.positions) > 1 { // they are not all in one shard
 		n = tooManyFor(f)
 	}
 	names := crowdAt(t, s, n, f.decaysYellow(100))
@@ -147,12 +147,12 @@ func testSweepTooManyInOneInstant(t *testing.T, s store.Store) {
 	recordChanges(t, s, kit.Namespace, Normal)
 	f := &feed{t: t, s: s, namespace: kit.Namespace, thresholds: Normal}
 	read := f.readFrom(nil, 1)
-	if f.start, f.places = read.Watermark, read.Places; len(f.places) > 1 {
+	if f.start, f.positions = read.Watermark, read.Positions; len(f.positions) > 1 {
 		t.Skip("it would need too many users in each shard")
 	}
 	decaying := isHere(f.decaysYellow(200), lastseen.Green)
 	names := crowdAt(t, s, store.MaxSweepInstant+1, decaying.At)
-	end := f.readFrom(nil, 1).Places
+	end := f.readFrom(nil, 1).Positions
 	require.Eventually(t, func() bool { return kit.Now(t, s) > f.start+200 }, time.Minute, time.Millisecond)
 	begun, last := false, lastseen.Instant(0)
 	for more := true; more; {
@@ -161,8 +161,8 @@ func testSweepTooManyInOneInstant(t *testing.T, s store.Store) {
 		begun, more, last = begun || sweep.Begun, sweep.More, sweep.Watermark
 	}
 	require.True(t, begun)
-	f.requireReset(f.places, "the feed began again")
-	f.places = f.requireReset(end, "the feed began again")
+	f.requireReset(f.positions, "the feed began again")
+	f.positions = f.requireReset(end, "the feed began again")
 
 	f.start = kit.Now(t, s) + playAhead
 	require.Zero(t, f.sweep(0), "they decayed before the feed began")

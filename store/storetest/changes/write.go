@@ -23,12 +23,12 @@ func testChangesOfWrites(t *testing.T, s store.Store) {
 	at := f.start
 	before := kit.Now(t, s)
 	f.ping("alice", at)
-	entries, end := f.all(f.places, 10)
+	entries, end := f.all(f.positions, 10)
 	recorded := entries[0].Recorded
 	require.GreaterOrEqual(t, recorded, before.Add(-time.Second))
 	require.LessOrEqual(t, recorded, kit.Now(t, s).Add(time.Second))
 	require.Equal(t, []store.Change{entry("alice", neverSeen(), isHere(at, lastseen.Green))}, bare(entries))
-	f.places = end
+	f.positions = end
 
 	f.ping("alice", at+1)
 	f.ping("alice", at)
