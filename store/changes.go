@@ -27,8 +27,8 @@ var (
 //
 //   - A write (Ping, Leave) that changes the published presence appends one entry for the user, atomically with the
 //     write. A write that changes the time alone appends nothing.
-//   - Time changes presences, too: SweepChanges moves the watermark, and appends one entry for each user whose status
-//     decayed.
+//   - Time also changes presences: AdvanceChanges moves the watermark, and appends one entry for each user who turned
+//     yellow or grey.
 //   - A call that changes contacts of an owner appends, in the same step, an entry with Contacts for the owner. It says
 //     nothing about presences.
 //   - Forget of a known user appends an entry with the zero state, whatever was published. Earlier entries of that
@@ -54,7 +54,7 @@ var (
 type Changes interface {
 	// RecordChanges has the changes of a namespace recorded, with these thresholds, from now on until ChangesKept after
 	// the last call. It returns ErrNoFeed if the namespace cannot have a feed, and ErrNotRecorded if the namespace does
-	// not exist: reading must not make state. If a feed exists, its thresholds stay: see SweepChanges.
+	// not exist: reading must not make state. If a feed exists, its thresholds stay: see AdvanceChanges.
 	RecordChanges(ctx context.Context, namespace string, t lastseen.Thresholds) error
 
 	// ReadChanges reads, for each of the reads, the entries after its positions. Each read has its own result.
@@ -73,14 +73,14 @@ type Changes interface {
 		ctx context.Context, namespace string, after Position, limit int,
 	) (users []string, next Position, err error)
 
-	// SweepChanges moves, for each of the sweeps, the watermark towards its Now, and appends the users who decay on the
-	// way, about MaxSweep of them in each shard. Each sweep has its own result. Of several processes that sweep one
-	// namespace, the one that swept last goes on; another takes over when the watermark is SweepTakeover behind the
-	// store's clock. If its thresholds differ from the feed's, it then restarts the feed.
+	// AdvanceChanges moves, for each of the advances, the watermark towards its Now, and appends the users who turn
+	// yellow or grey until then, about MaxAdvance of them in each shard. Each advance has its own result. Of several
+	// processes that advance one feed, the one that advanced it last continues; another takes over when the watermark
+	// is AdvanceTakeover behind the store's clock. If its thresholds differ from the feed's, it then restarts the feed.
 	//
-	// The feed restarts, which readers see as a reset, when the watermark is further ahead of the store's clock
-	// than MaxAhead or half the green threshold, or when more users decay than could be kept.
-	SweepChanges(ctx context.Context, sweeps []*ChangesSweep)
+	// The feed restarts, which readers see as a reset, when the watermark is further ahead of the store's clock than
+	// MaxAhead or half the green threshold, or when more users turn yellow or grey than could be kept.
+	AdvanceChanges(ctx context.Context, advances []*ChangesAdvance)
 }
 
 const (
@@ -92,16 +92,16 @@ const (
 	MaxChangesRead = 1000
 	// MaxWatched is the number of users of a snapshot at most.
 	MaxWatched = 5000
-	// MaxSweep is the number of users that one call of SweepChanges decays in each shard, unless more of them decay
-	// in the same millisecond.
-	MaxSweep = 250
-	// MaxSweepInstant is the number of users that may decay in the same millisecond, in each shard. If there are more,
-	// the feed restarts.
-	MaxSweepInstant = 10_000
-	// SweepTakeover is how far the watermark is behind before another process sweeps.
-	SweepTakeover = 3 * time.Second
-	// SweepTakeoverOthers is the same for a process with other thresholds.
-	SweepTakeoverOthers = 10 * time.Second
+	// MaxAdvance is the number of users who turn yellow or grey in each shard in one call of AdvanceChanges, unless
+	// more of them do in the same millisecond.
+	MaxAdvance = 250
+	// MaxAdvanceInstant is the number of users that may turn yellow or grey in the same millisecond, in each shard. If
+	// there are more, the feed restarts.
+	MaxAdvanceInstant = 10_000
+	// AdvanceTakeover is how far the watermark is behind before another process advances it.
+	AdvanceTakeover = 3 * time.Second
+	// AdvanceTakeoverOthers is the same for a process with other thresholds.
+	AdvanceTakeoverOthers = 10 * time.Second
 )
 
 // Position is between two entries in one shard's part of a feed. It is opaque outside the store, safe in any text, and
@@ -175,18 +175,18 @@ type Snapshot struct {
 	Watermark lastseen.Instant // the earliest of the shards'
 }
 
-// ChangesSweep asks to move the watermark of a namespace, and has the result.
-type ChangesSweep struct {
+// ChangesAdvance asks to move the watermark of a namespace, and has the result.
+type ChangesAdvance struct {
 	Namespace  string
 	Thresholds lastseen.Thresholds
 	Now        lastseen.Instant // the time by the store's clock; refused if more than MaxAhead ahead of a fresh reading
 
 	// The result.
 	Decays    int              // entries that were appended
-	Lag       time.Duration    // of the decay that waited longest for this sweep; 0 without decays
+	Lag       time.Duration    // of the transition that waited longest for this advance; 0 without any
 	Begun     bool             // the feed restarted
-	More      bool             // more users decay until Now: call again
-	Elsewhere bool             // another process sweeps this namespace, or one of its shards
+	More      bool             // more users turn yellow or grey until Now: call again
+	Elsewhere bool             // another process advances this feed, or one of its shards
 	Watermark lastseen.Instant // the earliest of the shards'
 	Err       error            // ErrNotRecorded or any error of stores
 }

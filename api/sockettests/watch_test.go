@@ -198,7 +198,7 @@ func TestConnectNoFeed(t *testing.T) {
 // see pings.
 func TestConnectTicks(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
-		defer w.Sweep()()
+		defer w.Advance()()
 		w.Connects()
 		s, _ := w.Hello(`{"watch":{"users":["alice"]}}`)
 		tick := s.Want("tick")

@@ -187,7 +187,8 @@ func decoded(t *testing.T, text string) (object map[string]any) {
 	return object
 }
 
-// sameSoon is same for what follows the feeds. Each of the two is swept at moments of its own, within two seconds.
+// sameSoon is same for what follows the feeds. The watermarks of the two advance at different moments, within two
+// seconds.
 func (w *pair) sameSoon(t *testing.T, what string, ask func(s site) response) response {
 	t.Helper()
 	return w.sameWithin(t, 40, what, ask)

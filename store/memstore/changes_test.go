@@ -103,13 +103,13 @@ func shown(s lastseen.Status, left bool) string {
 	return string(s)
 }
 
-func (f *feedTest) sweep(now lastseen.Instant) *store.ChangesSweep {
-	return f.sweepAs(minutes, now)
+func (f *feedTest) advance(now lastseen.Instant) *store.ChangesAdvance {
+	return f.advanceAs(minutes, now)
 }
 
-func (f *feedTest) sweepAs(t lastseen.Thresholds, now lastseen.Instant) *store.ChangesSweep {
-	w := &store.ChangesSweep{Namespace: "chat", Thresholds: t, Now: now}
-	f.SweepChanges(context.Background(), []*store.ChangesSweep{w})
+func (f *feedTest) advanceAs(t lastseen.Thresholds, now lastseen.Instant) *store.ChangesAdvance {
+	w := &store.ChangesAdvance{Namespace: "chat", Thresholds: t, Now: now}
+	f.AdvanceChanges(context.Background(), []*store.ChangesAdvance{w})
 	return w
 }
 

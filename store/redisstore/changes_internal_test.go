@@ -90,9 +90,9 @@ func (l *longest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// TestSweepsOfManyNamespaces: however many there are, no round trip takes longer than a call may, and no sweep gets the
-// result of another one.
-func TestSweepsOfManyNamespaces(t *testing.T) {
+// TestAdvancesOfManyNamespaces: however many there are, no round trip takes longer than a call may, and no advance gets
+// the result of another one.
+func TestAdvancesOfManyNamespaces(t *testing.T) {
 	ctx, green := context.Background(), lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}
 	s := openNew(t, Options{Shards: 7})
 	at, err := s.Now(ctx)
@@ -102,10 +102,10 @@ func TestSweepsOfManyNamespaces(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	var pipelines longest
 	s.client.AddHook(&pipelines)
-	sweeps := make([]*store.ChangesSweep, 20)
-	for i := range sweeps {
+	advances := make([]*store.ChangesAdvance, 20)
+	for i := range advances {
 		name := fmt.Sprint("room", i)
-		sweeps[i] = &store.ChangesSweep{Namespace: name, Thresholds: green, Now: at}
+		advances[i] = &store.ChangesAdvance{Namespace: name, Thresholds: green, Now: at}
 		if i%3 == 0 { // the others have no feed
 			require.NoError(t, s.Register(ctx, []string{name}))
 			require.NoError(t, s.RecordChanges(ctx, name, green))
@@ -121,8 +121,8 @@ func TestSweepsOfManyNamespaces(t *testing.T) {
 		}
 	}
 	pipelines.commands.Store(0)
-	s.SweepChanges(ctx, sweeps)
-	for i, w := range sweeps {
+	s.AdvanceChanges(ctx, advances)
+	for i, w := range advances {
 		if i%3 != 0 {
 			require.ErrorIs(t, w.Err, store.ErrNotRecorded)
 			continue
@@ -131,7 +131,7 @@ func TestSweepsOfManyNamespaces(t *testing.T) {
 		require.Equal(t, i, w.Decays)
 	}
 	// A shard that this process has not compared costs a command for each key that there may be.
-	require.LessOrEqual(t, pipelines.commands.Load(), int64(maxSweeps*(2+len(sideLetters))))
+	require.LessOrEqual(t, pipelines.commands.Load(), int64(maxAdvances*(2+len(sideLetters))))
 }
 
 func entryOf(text string) any { return []any{"1700000000000-3", []any{"e", text}} }

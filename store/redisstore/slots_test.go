@@ -118,8 +118,8 @@ func (f *feed) duringMove(r *reader, users []string, round lastseen.Instant) {
 		check(err)
 	}
 	check(f.s.RecordChanges(ctx, "chat", hours))
-	step := &store.ChangesSweep{Namespace: "chat", Thresholds: hours, Now: f.clock()}
-	f.s.SweepChanges(ctx, []*store.ChangesSweep{step})
+	step := &store.ChangesAdvance{Namespace: "chat", Thresholds: hours, Now: f.clock()}
+	f.s.AdvanceChanges(ctx, []*store.ChangesAdvance{step})
 	check(step.Err)
 	require.False(f, step.Begun)
 	check(r.tryPoll())

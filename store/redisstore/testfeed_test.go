@@ -63,7 +63,7 @@ func (f *feed) record() {
 	require.NoError(f, f.s.RecordChanges(context.Background(), "chat", hours))
 }
 
-// moveWatermark sets the watermark of each shard, as if the sweeps had ended there. Tests that need a watermark far
+// moveWatermark sets the watermark of each shard, as if the advances had ended there. Tests that need a watermark far
 // from the clock would otherwise have to wait, or to move the clock of Redis.
 func (f *feed) moveWatermark(to lastseen.Instant) {
 	f.Helper()
@@ -117,18 +117,18 @@ func (f *feed) write(write kit.Write, at lastseen.Instant, users []string) {
 	require.NoError(f, err)
 }
 
-// sweep moves the watermark to an instant, in as many steps as it takes. Decays counts those of all steps.
-func (f *feed) sweep(to lastseen.Instant) store.ChangesSweep {
+// advance moves the watermark to an instant, in as many steps as it takes. Decays counts those of all steps.
+func (f *feed) advance(to lastseen.Instant) store.ChangesAdvance {
 	f.Helper()
-	return sweep(f.T, f.s, hours, to)
+	return advance(f.T, f.s, hours, to)
 }
 
-func sweep(t *testing.T, s store.Store, by lastseen.Thresholds, to lastseen.Instant) store.ChangesSweep {
+func advance(t *testing.T, s store.Store, by lastseen.Thresholds, to lastseen.Instant) store.ChangesAdvance {
 	t.Helper()
-	all := store.ChangesSweep{More: true}
+	all := store.ChangesAdvance{More: true}
 	for all.More {
-		step := &store.ChangesSweep{Namespace: "chat", Thresholds: by, Now: to}
-		s.SweepChanges(context.Background(), []*store.ChangesSweep{step})
+		step := &store.ChangesAdvance{Namespace: "chat", Thresholds: by, Now: to}
+		s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{step})
 		require.NoError(t, step.Err)
 		step.Decays, step.Begun = step.Decays+all.Decays, step.Begun || all.Begun
 		all = *step

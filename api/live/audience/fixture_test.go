@@ -37,8 +37,8 @@ func inFixture(t *testing.T, test func(*testing.T, *fixture)) {
 		for range 2 {
 			w.serve()
 		}
-		sweep := jobs.NewSweep(w.store, func() []string { return []string{"chat"} }, w.feedSettings, w.logger)
-		kit.Background(t, sweep.Run)
+		watermarks := jobs.NewWatermarks(w.store, func() []string { return []string{"chat"} }, w.feedSettings, w.logger)
+		kit.Background(t, watermarks.Run)
 		synctest.Wait()
 		test(t, w)
 	})

@@ -198,8 +198,8 @@ func (m *seenModel) play(s seenStep, busy bool) {
 	synctest.Wait()
 }
 
-// When clients and users act, after a full second. Statuses change a minute after usersAct, and are swept at the next
-// full second. What a client did at one of these moments would have that or not.
+// When clients and users act, after a full second. Statuses change a minute after usersAct, and watermarks advance at
+// the next full second. What a client did at one of these moments would have that or not.
 const (
 	clientsAct = 189 * time.Millisecond
 	usersAct   = 377 * time.Millisecond

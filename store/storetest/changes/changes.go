@@ -15,7 +15,7 @@ import (
 )
 
 // Run tests that stores keep the contract of changes feeds. Run includes it. Each subtest opens a store of its
-// own. The model compares each entry that readers get after any writes, sweeps, trims and deletions.
+// own. The model compares each entry that readers get after any writes, advances, trims and deletions.
 func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	kit.RunEach(t, open, kit.Cases{
@@ -28,16 +28,16 @@ func Run(t *testing.T, open kit.Open) {
 		{"Forget/Pinged", testChangesOfForgetAndPing},
 		{"Trim/Everyone", testChangesOfTrimmedNamespace},
 		{"Trim/AfterDelete", testTrimWithoutFeed},
-		{"Sweep/Again", testSweepAgain},
-		{"Sweep/Begun", testSweepYellowBefore},
-		{"Sweep/Many", testSweepMany},
-		{"Sweep/OneInstant", testSweepOneInstant},
-		{"Sweep/TooManyInOneInstant", testSweepTooManyInOneInstant},
-		{"Sweep/Ahead", testSweepAhead},
-		{"Sweep/OtherThresholds", testSweepOtherThresholds},
-		{"Sweep/LongThresholds", testSweepLongThresholds},
-		{"Sweep/Namespaces", testSweepNamespaces},
-		{"Sweep/Together", testSweepTogether},
+		{"Advance/Again", testAdvanceAgain},
+		{"Advance/Begun", testAdvanceYellowBefore},
+		{"Advance/Many", testAdvanceMany},
+		{"Advance/OneInstant", testAdvanceOneInstant},
+		{"Advance/TooManyInOneInstant", testAdvanceTooManyInOneInstant},
+		{"Advance/Ahead", testAdvanceAhead},
+		{"Advance/OtherThresholds", testAdvanceOtherThresholds},
+		{"Advance/LongThresholds", testAdvanceLongThresholds},
+		{"Advance/Namespaces", testAdvanceNamespaces},
+		{"Advance/Together", testAdvanceTogether},
 		{"Positions/OfEntries", testPositionsOfEntries},
 		{"Positions/Invalid", testPositionsInvalid},
 		{"Positions/Altered", testPositionsAltered},
@@ -58,7 +58,7 @@ func Run(t *testing.T, open kit.Open) {
 // not more than MaxAhead.
 var Normal = lastseen.Thresholds{Green: 30 * time.Second, Yellow: 5 * time.Minute}
 
-// The tests cannot set the store's clock, and do not wait for it. They sweep up to maxPlayed after the start of a
+// The tests cannot set the store's clock, and do not wait for it. They advance up to maxPlayed after the start of a
 // feed, which is playAhead ahead of the clock; together that is less than MaxAhead. What decays in that time was last
 // seen one threshold earlier.
 const (
@@ -85,7 +85,7 @@ func beginWith(t *testing.T, s store.Store, namespace string, th thresholds) *fe
 	f := &feed{t: t, s: s, namespace: namespace, thresholds: th}
 	recordChanges(t, s, namespace, th)
 	f.start = kit.Now(t, s) + playAhead
-	f.sweep(0)
+	f.advance(0)
 	f.positions = f.readFrom(nil, store.MaxChangesRead).Positions
 	return f
 }
@@ -114,28 +114,28 @@ func (f *feed) leave(user string, at lastseen.Instant) {
 	kit.Write(f.s.Leave).In(f.t, f.namespace, at, user)
 }
 
-// sweepOnce calls SweepChanges once, up to so many milliseconds after the start.
-func (f *feed) sweepOnce(after lastseen.Instant) store.ChangesSweep {
-	sweep := &store.ChangesSweep{Namespace: f.namespace, Thresholds: f.thresholds, Now: f.start + after}
-	f.s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
-	require.NoError(f.t, sweep.Err)
-	require.GreaterOrEqual(f.t, sweep.Lag, time.Duration(0))
-	if sweep.Decays == 0 {
-		require.Zero(f.t, sweep.Lag)
+// advanceOnce calls AdvanceChanges once, up to so many milliseconds after the start.
+func (f *feed) advanceOnce(after lastseen.Instant) store.ChangesAdvance {
+	advance := &store.ChangesAdvance{Namespace: f.namespace, Thresholds: f.thresholds, Now: f.start + after}
+	f.s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{advance})
+	require.NoError(f.t, advance.Err)
+	require.GreaterOrEqual(f.t, advance.Lag, time.Duration(0))
+	if advance.Decays == 0 {
+		require.Zero(f.t, advance.Lag)
 	}
-	return *sweep
+	return *advance
 }
 
-// sweep moves the watermark, with as many calls as that takes, and returns the number of decays.
-func (f *feed) sweep(after lastseen.Instant) (decays int) {
+// advance moves the watermark, with as many calls as that takes, and returns the number of decays.
+func (f *feed) advance(after lastseen.Instant) (decays int) {
 	for more := true; more; {
-		sweep := f.sweepOnce(after)
-		require.False(f.t, sweep.Begun)
-		require.False(f.t, sweep.Elsewhere)
-		if more = sweep.More; !more {
-			require.Equal(f.t, f.start+after, sweep.Watermark)
+		advance := f.advanceOnce(after)
+		require.False(f.t, advance.Begun)
+		require.False(f.t, advance.Elsewhere)
+		if more = advance.More; !more {
+			require.Equal(f.t, f.start+after, advance.Watermark)
 		}
-		decays += sweep.Decays
+		decays += advance.Decays
 	}
 	return decays
 }
@@ -281,10 +281,10 @@ func Methods(s store.Store, ns string) map[string]kit.Method {
 			return read.Err
 		},
 		"SnapshotChanges": func(ctx context.Context) error { return kit.ErrorOf(s.SnapshotChanges(ctx, ns, alice)) },
-		"SweepChanges": func(ctx context.Context) error {
-			sweep := &store.ChangesSweep{Namespace: ns, Thresholds: Normal, Now: kit.Base}
-			s.SweepChanges(ctx, []*store.ChangesSweep{sweep})
-			return sweep.Err
+		"AdvanceChanges": func(ctx context.Context) error {
+			advance := &store.ChangesAdvance{Namespace: ns, Thresholds: Normal, Now: kit.Base}
+			s.AdvanceChanges(ctx, []*store.ChangesAdvance{advance})
+			return advance.Err
 		},
 	}
 }

@@ -176,7 +176,7 @@ func testSnapshot(t *testing.T, s store.Store) {
 	require.Equal(t, []store.Published{alice, neverSeen(), alice}, before.Users)
 	require.Equal(t, f.start, before.Watermark)
 	require.Equal(t, before.Positions, f.readFrom(nil, 1).Positions)
-	f.sweep(100)
+	f.advance(100)
 	require.Equal(t, f.start+100, f.snapshot().Watermark)
 }
 

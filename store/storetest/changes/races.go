@@ -28,7 +28,7 @@ func testConcurrentWrites(t *testing.T, s store.Store, write func(*feed, *rand.R
 	f := Begin(t, s)
 	var writing, others sync.WaitGroup
 	stop := make(chan struct{})
-	others.Go(func() { sweepUntil(t, f, stop) })
+	others.Go(func() { advanceUntil(t, f, stop) })
 	views := make([]*view, readers)
 	for i := range views {
 		others.Go(func() { views[i] = readUntil(t, f, stop) })
@@ -48,7 +48,7 @@ func testConcurrentWrites(t *testing.T, s store.Store, write func(*feed, *rand.R
 	others.Wait()
 	require.False(t, t.Failed())
 
-	f.sweepOnce(maxPlayed)
+	f.advanceOnce(maxPlayed)
 	names := raceNames()
 	snapshot := f.snapshot(names...)
 	states, described, err := s.Describe(context.Background(), kit.Namespace, names)
@@ -126,18 +126,18 @@ func testAvailabilityChangesConcurrent(t *testing.T, s store.Store) {
 	testConcurrentWrites(t, s, randomTalk)
 }
 
-// sweepUntil moves the watermark in small steps.
-func sweepUntil(t *testing.T, f *feed, stop chan struct{}) {
+// advanceUntil moves the watermark in small steps.
+func advanceUntil(t *testing.T, f *feed, stop chan struct{}) {
 	for after := lastseen.Instant(0); after < maxPlayed; after += 5 {
 		select {
 		case <-stop:
 			return
 		default:
 		}
-		sweep := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: Normal, Now: f.start + after}
-		f.s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
-		if sweep.Err != nil || sweep.Begun {
-			t.Errorf("%+v", sweep)
+		advance := &store.ChangesAdvance{Namespace: kit.Namespace, Thresholds: Normal, Now: f.start + after}
+		f.s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{advance})
+		if advance.Err != nil || advance.Begun {
+			t.Errorf("%+v", advance)
 		}
 	}
 }

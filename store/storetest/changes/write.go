@@ -108,7 +108,7 @@ func testChangesOfUserIDs(t *testing.T, s store.Store) {
 	ids := kit.OddIDs()
 	kit.Write(s.Ping).In(t, kit.Namespace, f.decaysYellow(100), ids...)
 	sent := byUser(f.Read())
-	require.Equal(t, len(ids), f.sweep(200))
+	require.Equal(t, len(ids), f.advance(200))
 	decayed, snapshot := byUser(f.Read()), f.snapshot(ids...)
 	for i, id := range ids {
 		require.Len(t, sent[id], 1, "%q", id)

@@ -12,30 +12,30 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// SweepChanges implements [store.Store]. No other process can sweep, so Elsewhere is always false.
-func (s *Store) SweepChanges(ctx context.Context, sweeps []*store.ChangesSweep) {
-	for _, w := range sweeps {
-		*w = store.ChangesSweep{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
-		w.Err = s.change(ctx, func(x *index) error { return x.sweep(w) })
+// AdvanceChanges implements [store.Store]. No other process can advance, so Elsewhere is always false.
+func (s *Store) AdvanceChanges(ctx context.Context, advances []*store.ChangesAdvance) {
+	for _, w := range advances {
+		*w = store.ChangesAdvance{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
+		w.Err = s.change(ctx, func(x *index) error { return x.advance(w) })
 	}
 }
 
-func (x *index) sweep(w *store.ChangesSweep) error {
+func (x *index) advance(w *store.ChangesAdvance) error {
 	f := x.feed(w.Namespace)
 	if f == nil {
 		return store.ErrNotRecorded
 	}
 	now := x.feeds.clock()
 	if w.Now > now.Add(store.MaxAhead) {
-		return fmt.Errorf("%w: it shows %s, and the sweep's time is %s", store.ErrClockMoved, now, w.Now)
+		return fmt.Errorf("%w: it shows %s, and the advance's time is %s", store.ErrClockMoved, now, w.Now)
 	}
 	begin, others := now, f.thresholds != w.Thresholds
 	switch {
-	case f.ahead(now) || others && now >= f.watermark.Add(store.SweepTakeoverOthers):
+	case f.ahead(now) || others && now >= f.watermark.Add(store.AdvanceTakeoverOthers):
 		w.Begun = true
 	case !others && w.Now > f.watermark:
 		n, _ := x.namespaces.Get(w.Namespace)
-		w.Begun = !f.sweep(n, w, now, x.feeds.monotonic())
+		w.Begun = !f.advance(n, w, now, x.feeds.monotonic())
 		begin = max(now, w.Now) // after those who were too many
 	}
 	if w.Begun {
@@ -46,9 +46,9 @@ func (x *index) sweep(w *store.ChangesSweep) error {
 	return nil
 }
 
-// sweep moves the watermark towards the time of a sweep by one step. It returns false if more users decay than could
-// be kept, or too many of them in one millisecond.
-func (f *feed) sweep(n *namespace, w *store.ChangesSweep, at lastseen.Instant, monotonic time.Duration) bool {
+// advance moves the watermark towards the time of an advance by one step. It returns false if more users decay than
+// could be kept, or too many of them in one millisecond.
+func (f *feed) advance(n *namespace, w *store.ChangesAdvance, at lastseen.Instant, monotonic time.Duration) bool {
 	found := n.decays(f.thresholds, f.watermark, w.Now)
 	batch, until, fits := found.step(w.Now)
 	w.More = fits && until < w.Now
@@ -160,11 +160,11 @@ func (d *decays) peek() (first *stream) {
 	return first
 }
 
-// step returns the decays of one step, and the last instant that it covers: about [store.MaxSweep] of them, but all
-// that have the same instant. It returns false if there are more than [store.MaxSweepInstant] of those.
+// step returns the decays of one step, and the last instant that it covers: about [store.MaxAdvance] of them, but all
+// that have the same instant. It returns false if there are more than [store.MaxAdvanceInstant] of those.
 func (d *decays) step(to lastseen.Instant) (batch []decay, until lastseen.Instant, fits bool) {
 	for s := d.peek(); s != nil; s = d.peek() {
-		if len(batch) >= store.MaxSweep {
+		if len(batch) >= store.MaxAdvance {
 			until = s.next.at - 1
 			if batch[0].at <= until {
 				for batch[len(batch)-1].at > until {
@@ -172,7 +172,7 @@ func (d *decays) step(to lastseen.Instant) (batch []decay, until lastseen.Instan
 				}
 				return batch, until, true
 			}
-			if len(batch) == store.MaxSweepInstant {
+			if len(batch) == store.MaxAdvanceInstant {
 				return nil, 0, false
 			}
 		}

@@ -16,18 +16,18 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testSweepAgain: the watermark never goes back, and what was swept is not swept again.
-func testSweepAgain(t *testing.T, s store.Store) {
+// testAdvanceAgain: the watermark never goes back, and what was advanced is not advanced again.
+func testAdvanceAgain(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	f.ping("alice", f.decaysYellow(100))
-	require.Equal(t, 1, f.sweep(1000))
+	require.Equal(t, 1, f.advance(1000))
 	f.Read()
 	for _, after := range []lastseen.Instant{1000, 999, 50, -kit.Minute, -f.start, lastseen.MinInstant - f.start} {
-		sweep := f.sweepOnce(after)
-		require.Zero(t, sweep.Decays)
-		require.False(t, sweep.Begun)
-		require.False(t, sweep.More)
-		require.Equal(t, f.start+1000, sweep.Watermark)
+		advance := f.advanceOnce(after)
+		require.Zero(t, advance.Decays)
+		require.False(t, advance.Begun)
+		require.False(t, advance.More)
+		require.Equal(t, f.start+1000, advance.Watermark)
 		require.Equal(t, f.start+1000, f.snapshot().Watermark)
 		require.Equal(t, f.start+1000, f.readFrom(f.positions, 1).Watermark)
 	}
@@ -37,11 +37,11 @@ func testSweepAgain(t *testing.T, s store.Store) {
 		"bob":   {entry("bob", neverSeen(), isHere(f.decaysYellow(1000), lastseen.Yellow))},
 		"carol": {entry("carol", neverSeen(), isHere(f.decaysYellow(1001), lastseen.Green))},
 	}, byUser(f.Read()))
-	require.Equal(t, 1, f.sweep(1001))
+	require.Equal(t, 1, f.advance(1001))
 }
 
-// testSweepYellowBefore: users who were there before the feed began are published as they are then.
-func testSweepYellowBefore(t *testing.T, s store.Store) {
+// testAdvanceYellowBefore: users who were there before the feed began are published as they are then.
+func testAdvanceYellowBefore(t *testing.T, s store.Store) {
 	start := kit.Now(t, s)
 	green, yellow, old := start, start.Add(-Normal.Yellow)+maxPlayed, start-60*kit.Minute
 	for user, at := range map[string]lastseen.Instant{"green": green, "yellow": yellow, "old": old} {
@@ -52,12 +52,12 @@ func testSweepYellowBefore(t *testing.T, s store.Store) {
 	require.Equal(t, []store.Published{
 		isHere(green, lastseen.Green), isHere(yellow, lastseen.Yellow), isHere(old, lastseen.Grey), hasLeft(start),
 	}, f.snapshot("green", "yellow", "old", "left").Users)
-	require.Equal(t, 1, f.sweep(maxPlayed), "it was in time")
+	require.Equal(t, 1, f.advance(maxPlayed), "it was in time")
 	f.requireEntries(entry("yellow", isHere(yellow, lastseen.Yellow), isHere(yellow, lastseen.Grey)))
 }
 
-// testSweepMany: one call decays about MaxSweep users in each shard; other calls decay the rest, each user once.
-func testSweepMany(t *testing.T, s store.Store) {
+// testAdvanceMany: one call decays about MaxAdvance users in each shard; other calls decay the rest, each user once.
+func testAdvanceMany(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	n := tooManyFor(f)
 	batch := make([]store.PresenceEvent, n)
@@ -69,14 +69,14 @@ func testSweepMany(t *testing.T, s store.Store) {
 	f.Read()
 	calls, decays, last := 0, 0, f.start
 	for more := true; more; calls++ {
-		sweep := f.sweepOnce(100)
-		require.False(t, sweep.Begun)
-		require.LessOrEqual(t, sweep.Decays, store.MaxSweep*len(f.positions))
-		require.GreaterOrEqual(t, sweep.Watermark, last)
-		more, decays, last = sweep.More, decays+sweep.Decays, sweep.Watermark
+		advance := f.advanceOnce(100)
+		require.False(t, advance.Begun)
+		require.LessOrEqual(t, advance.Decays, store.MaxAdvance*len(f.positions))
+		require.GreaterOrEqual(t, advance.Watermark, last)
+		more, decays, last = advance.More, decays+advance.Decays, advance.Watermark
 		require.Less(t, calls, n)
 		entries := f.Read()
-		require.Len(t, entries, sweep.Decays)
+		require.Len(t, entries, advance.Decays)
 	}
 	require.Equal(t, f.start+100, last)
 	require.Equal(t, n, decays)
@@ -84,19 +84,19 @@ func testSweepMany(t *testing.T, s store.Store) {
 	for i, p := range f.snapshot("u0", "u99", fmt.Sprint("u", n-1)).Users {
 		require.Equal(t, lastseen.Yellow, p.Status, i)
 	}
-	require.Zero(t, f.sweep(101))
+	require.Zero(t, f.advance(101))
 }
 
-// tooManyFor returns a number of users that one call does not sweep, unless they decay, or what they say ends, in the
+// tooManyFor returns a number of users that one call does not advance, unless they decay, or what they say ends, in the
 // same millisecond.
 func tooManyFor(f *feed) int {
-	return max(store.MaxSweep, store.MaxEnds) * len(f.positions) * 3 / 2
+	return max(store.MaxAdvance, store.MaxEnds) * len(f.positions) * 3 / 2
 }
 
-// testSweepOneInstant: users who decay in the same millisecond are swept together.
-func testSweepOneInstant(t *testing.T, s store.Store) {
+// testAdvanceOneInstant: users who decay in the same millisecond are advanced together.
+func testAdvanceOneInstant(t *testing.T, s store.Store) {
 	f := Begin(t, s)
-	n := store.MaxSweepInstant
+	n := store.MaxAdvanceInstant
 	if len(f.positions) > 1 { // they are not all in one shard
 		n = tooManyFor(f)
 	}
@@ -106,9 +106,9 @@ func testSweepOneInstant(t *testing.T, s store.Store) {
 	f.ping("after", f.decaysYellow(101))
 	decays := 0
 	for more := true; more; {
-		sweep := f.sweepOnce(101)
-		require.False(t, sweep.Begun)
-		more, decays = sweep.More, decays+sweep.Decays
+		advance := f.advanceOnce(101)
+		require.False(t, advance.Begun)
+		more, decays = advance.More, decays+advance.Decays
 		for _, user := range names[:5] {
 			want := lastseen.Green
 			snapshot := f.snapshot(user)
@@ -142,8 +142,8 @@ func sendAll(t *testing.T, s store.Store, batch []store.PresenceEvent) {
 	}
 }
 
-// testSweepTooManyInOneInstant: the feed begins again, at a time that is past that instant, and goes on from there.
-func testSweepTooManyInOneInstant(t *testing.T, s store.Store) {
+// testAdvanceTooManyInOneInstant: the feed begins again, at a time that is past that instant, and goes on from there.
+func testAdvanceTooManyInOneInstant(t *testing.T, s store.Store) {
 	recordChanges(t, s, kit.Namespace, Normal)
 	f := &feed{t: t, s: s, namespace: kit.Namespace, thresholds: Normal}
 	read := f.readFrom(nil, 1)
@@ -151,112 +151,112 @@ func testSweepTooManyInOneInstant(t *testing.T, s store.Store) {
 		t.Skip("it would need too many users in each shard")
 	}
 	decaying := isHere(f.decaysYellow(200), lastseen.Green)
-	names := crowdAt(t, s, store.MaxSweepInstant+1, decaying.At)
+	names := crowdAt(t, s, store.MaxAdvanceInstant+1, decaying.At)
 	end := f.readFrom(nil, 1).Positions
 	require.Eventually(t, func() bool { return kit.Now(t, s) > f.start+200 }, time.Minute, time.Millisecond)
 	begun, last := false, lastseen.Instant(0)
 	for more := true; more; {
-		sweep := f.sweepOnce(201)
-		require.GreaterOrEqual(t, sweep.Watermark, last)
-		begun, more, last = begun || sweep.Begun, sweep.More, sweep.Watermark
+		advance := f.advanceOnce(201)
+		require.GreaterOrEqual(t, advance.Watermark, last)
+		begun, more, last = begun || advance.Begun, advance.More, advance.Watermark
 	}
 	require.True(t, begun)
 	f.requireReset(f.positions, "the feed began again")
 	f.positions = f.requireReset(end, "the feed began again")
 
 	f.start = kit.Now(t, s) + playAhead
-	require.Zero(t, f.sweep(0), "they decayed before the feed began")
+	require.Zero(t, f.advance(0), "they decayed before the feed began")
 	decaying.Status = lastseen.Yellow
 	require.Equal(t, decaying, f.published(names[0]))
 	f.ping(names[0], f.start)
 	f.requireEntries(entry(names[0], decaying, isHere(f.start, lastseen.Green)))
 }
 
-// testSweepAhead: a sweep is refused if its time is too far ahead of the store's clock.
-func testSweepAhead(t *testing.T, s store.Store) {
+// testAdvanceAhead: an advance is refused if its time is too far ahead of the store's clock.
+func testAdvanceAhead(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	f.ping("alice", f.decaysYellow(100))
 	f.Read()
 	for _, ahead := range []time.Duration{store.MaxAhead + 2*time.Second, time.Hour, 1 << 62} {
-		sweep := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: Normal, Now: kit.Now(t, s).Add(ahead)}
-		far := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: Normal, Now: lastseen.MaxInstant}
-		s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep, far})
-		require.ErrorIs(t, sweep.Err, store.ErrClockMoved)
+		advance := &store.ChangesAdvance{Namespace: kit.Namespace, Thresholds: Normal, Now: kit.Now(t, s).Add(ahead)}
+		far := &store.ChangesAdvance{Namespace: kit.Namespace, Thresholds: Normal, Now: lastseen.MaxInstant}
+		s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{advance, far})
+		require.ErrorIs(t, advance.Err, store.ErrClockMoved)
 		require.ErrorIs(t, far.Err, store.ErrClockMoved)
 		require.Equal(t, f.start, f.snapshot().Watermark)
 	}
 	f.requireEntries()
-	require.Equal(t, 1, f.sweep(100))
+	require.Equal(t, 1, f.advance(100))
 }
 
-// testSweepOtherThresholds: thresholds of a feed stay, and a process with others waits until nobody uses them.
-func testSweepOtherThresholds(t *testing.T, s store.Store) {
+// testAdvanceOtherThresholds: thresholds of a feed stay, and a process with others waits until nobody uses them.
+func testAdvanceOtherThresholds(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	f.ping("alice", f.decaysYellow(100))
 	f.Read()
 	others := thresholds{Green: 20 * time.Second, Yellow: time.Minute}
 	require.NoError(t, s.RecordChanges(context.Background(), kit.Namespace, others))
-	sweep := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: others, Now: f.start + 1000}
-	s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
-	require.NoError(t, sweep.Err)
-	require.False(t, sweep.Begun)
-	require.Zero(t, sweep.Decays)
-	require.Equal(t, f.start, sweep.Watermark)
+	advance := &store.ChangesAdvance{Namespace: kit.Namespace, Thresholds: others, Now: f.start + 1000}
+	s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{advance})
+	require.NoError(t, advance.Err)
+	require.False(t, advance.Begun)
+	require.Zero(t, advance.Decays)
+	require.Equal(t, f.start, advance.Watermark)
 	f.requireEntries()
 	f.ping("bob", f.start.Add(-others.Yellow))
 	require.Equal(t, []store.Change{
 		entry("bob", neverSeen(), isHere(f.start.Add(-others.Yellow), lastseen.Yellow)),
 	}, f.Read(), "judged by the feed's thresholds")
-	require.Equal(t, 1, f.sweep(100))
+	require.Equal(t, 1, f.advance(100))
 }
 
-// testSweepLongThresholds: thresholds are up to ten years.
-func testSweepLongThresholds(t *testing.T, s store.Store) {
+// testAdvanceLongThresholds: thresholds are up to ten years.
+func testAdvanceLongThresholds(t *testing.T, s store.Store) {
 	const most = lastseen.MaxDuration
 	f := beginWith(t, s, kit.Namespace, thresholds{Green: most - 100*time.Millisecond, Yellow: most})
 	at := f.decaysYellow(50)
 	f.ping("alice", at)
 	f.ping("bob", lastseen.MinInstant)
 	f.requireEntries(entry("alice", neverSeen(), isHere(at, lastseen.Green)))
-	require.Equal(t, 1, f.sweep(149))
-	require.Equal(t, 1, f.sweep(150))
+	require.Equal(t, 1, f.advance(149))
+	require.Equal(t, 1, f.advance(150))
 	require.Equal(t, []store.Change{
 		entry("alice", isHere(at, lastseen.Green), isHere(at, lastseen.Yellow)),
 		entry("alice", isHere(at, lastseen.Yellow), isHere(at, lastseen.Grey)),
 	}, f.Read())
 }
 
-// testSweepNamespaces: each of the sweeps of a call has its own result.
-func testSweepNamespaces(t *testing.T, s store.Store) {
+// testAdvanceNamespaces: each of the advances of a call has its own result.
+func testAdvanceNamespaces(t *testing.T, s store.Store) {
 	var feeds []*feed
-	var sweeps []*store.ChangesSweep
+	var advances []*store.ChangesAdvance
 	for i := range 20 {
 		f := beginWith(t, s, fmt.Sprint("room", i), Normal)
 		f.ping("alice", f.decaysYellow(100))
 		f.Read()
 		feeds = append(feeds, f)
-		sweeps = append(sweeps, &store.ChangesSweep{Namespace: f.namespace, Thresholds: Normal, Now: f.start + 100})
+		advances = append(advances, &store.ChangesAdvance{Namespace: f.namespace, Thresholds: Normal, Now: f.start + 100})
 	}
-	sweeps = append(sweeps, sweeps[3:6]...)
-	sweeps[20] = &store.ChangesSweep{Namespace: "unknown", Thresholds: Normal, Now: feeds[0].start}
-	sweeps[21] = &store.ChangesSweep{Namespace: "room0", Thresholds: Normal, Now: lastseen.MaxInstant}
-	sweeps[22] = &store.ChangesSweep{Namespace: "room1", Thresholds: Normal, Now: feeds[1].start + 100}
-	s.SweepChanges(context.Background(), sweeps)
-	require.ErrorIs(t, sweeps[20].Err, store.ErrNotRecorded)
-	require.ErrorIs(t, sweeps[21].Err, store.ErrClockMoved)
-	require.Equal(t, 1, sweeps[1].Decays+sweeps[22].Decays, "the same namespace twice")
+	advances = append(advances, advances[3:6]...)
+	advances[20] = &store.ChangesAdvance{Namespace: "unknown", Thresholds: Normal, Now: feeds[0].start}
+	advances[21] = &store.ChangesAdvance{Namespace: "room0", Thresholds: Normal, Now: lastseen.MaxInstant}
+	advances[22] = &store.ChangesAdvance{Namespace: "room1", Thresholds: Normal, Now: feeds[1].start + 100}
+	s.AdvanceChanges(context.Background(), advances)
+	require.ErrorIs(t, advances[20].Err, store.ErrNotRecorded)
+	require.ErrorIs(t, advances[21].Err, store.ErrClockMoved)
+	require.Equal(t, 1, advances[1].Decays+advances[22].Decays, "the same namespace twice")
 	for i, f := range feeds {
-		require.NoError(t, sweeps[i].Err)
-		require.Equal(t, f.start+100, sweeps[i].Watermark)
+		require.NoError(t, advances[i].Err)
+		require.Equal(t, f.start+100, advances[i].Watermark)
 		require.Len(t, f.Read(), 1)
 	}
-	s.SweepChanges(context.Background(), nil)
+	s.AdvanceChanges(context.Background(), nil)
 	s.ReadChanges(context.Background(), nil)
 }
 
-// testSweepTogether: of several sweeps at once, one appends a decay.
-func testSweepTogether(t *testing.T, s store.Store) {
-	const users, sweepers = 200, 4
+// testAdvanceTogether: of several advances at once, one appends a decay.
+func testAdvanceTogether(t *testing.T, s store.Store) {
+	const users, advancers = 200, 4
 	f := Begin(t, s)
 	for i := range users {
 		f.ping(fmt.Sprint("u", i), f.decaysYellow(lastseen.Instant(1+i)))
@@ -264,20 +264,20 @@ func testSweepTogether(t *testing.T, s store.Store) {
 	f.Read()
 	var decays atomic.Int64
 	var wg sync.WaitGroup
-	for range sweepers {
+	for range advancers {
 		wg.Go(func() {
 			for i := range lastseen.Instant(20) {
-				sweep := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: Normal, Now: f.start + 10 + 10*i}
-				s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
-				if sweep.Err != nil {
-					t.Error(sweep.Err)
+				advance := &store.ChangesAdvance{Namespace: kit.Namespace, Thresholds: Normal, Now: f.start + 10 + 10*i}
+				s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{advance})
+				if advance.Err != nil {
+					t.Error(advance.Err)
 				}
-				decays.Add(int64(sweep.Decays))
+				decays.Add(int64(advance.Decays))
 			}
 		})
 	}
 	wg.Wait()
 	require.EqualValues(t, users, decays.Load())
 	require.Len(t, byUser(f.Read()), users)
-	require.Zero(t, f.sweep(maxPlayed))
+	require.Zero(t, f.advance(maxPlayed))
 }
