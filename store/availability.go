@@ -67,7 +67,7 @@ var (
 //   - A call of SetAvailability that changes what is published appends one entry, atomically with the write.
 //   - Becoming invisible appends what the leave appends.
 //   - AdvanceChanges appends an entry for each user whose availability ends on the way, in the order of the ends and
-//     decays. The end of a hidden time is none.
+//     transitions. The end of a hidden time is none.
 //   - Each entry has everything that is published of its user, whatever changed, and what was published before.
 //   - An entry of a user who is forgotten says nothing. It is appended if others could see a state, or something said.
 //

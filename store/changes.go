@@ -182,11 +182,11 @@ type ChangesAdvance struct {
 	Now        lastseen.Instant // the time by the store's clock; refused if more than MaxAhead ahead of a fresh reading
 
 	// The result.
-	Decays    int              // entries that were appended
-	Lag       time.Duration    // of the transition that waited longest for this advance; 0 without any
-	Begun     bool             // the feed restarted
-	More      bool             // more users turn yellow or grey until Now: call again
-	Elsewhere bool             // another process advances this feed, or one of its shards
-	Watermark lastseen.Instant // the earliest of the shards'
-	Err       error            // ErrNotRecorded or any error of stores
+	Transitions int              // entries that were appended
+	Lag         time.Duration    // of the transition that waited longest for this advance; 0 without any
+	Begun       bool             // the feed restarted
+	More        bool             // more users turn yellow or grey until Now: call again
+	Elsewhere   bool             // another process advances this feed, or one of its shards
+	Watermark   lastseen.Instant // the earliest of the shards'
+	Err         error            // ErrNotRecorded or any error of stores
 }

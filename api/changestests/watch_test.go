@@ -19,8 +19,8 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 )
 
-// TestTicks follows a user who is silent, for longer than any time limit of the server: each decay arrives within 1.5
-// seconds, and something does every 20 seconds.
+// TestTicks follows a user who is silent, for longer than any time limit of the server: each transition arrives within
+// 1.5 seconds, and something does every 20 seconds.
 func TestTicks(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
 		defer w.Advance()()

@@ -189,7 +189,7 @@ func (m *feedMetrics) register(registerer prometheus.Registerer, hub *feed.Hub, 
 	registerer.MustRegister(m.resets, m.behind, m.flaps, lag)
 	gauges := storeMetrics{registerer}
 	gauges.counter("changes_decays_total", "How often a user turned yellow or grey in a feed.",
-		func() float64 { return float64(watermarks.Stats().Decays) })
+		func() float64 { return float64(watermarks.Stats().Transitions) })
 	gauges.counter("changes_begun_total", "Feeds that began again.",
 		func() float64 { return float64(watermarks.Stats().Begun) })
 	gauges.gauge("changes_namespaces", "Namespaces whose changes feed this server follows.",

@@ -41,8 +41,8 @@ type pair struct {
 }
 
 // The namespaces of a site. In a room, tokens see only users who have their user among their contacts; elsewhere, they
-// see everyone. Calls in a booth ring shortly. A yard is open to callers without credentials, and statuses there decay
-// after seconds; elsewhere, no user passes a threshold during a test.
+// see everyone. Calls in a booth ring shortly. A yard is open to callers without credentials, and statuses there change
+// with time after seconds; elsewhere, no user passes a threshold during a test.
 const (
 	room, hall  = "/v1/namespaces/room", "/v1/namespaces/hall"
 	booth, yard = "/v1/namespaces/booth", "/v1/namespaces/yard"
@@ -194,7 +194,8 @@ func (w *pair) sameSoon(t *testing.T, what string, ask func(s site) response) re
 	return w.sameWithin(t, 40, what, ask)
 }
 
-// sameByClock is same for statuses that decay meanwhile. The servers of the two have read the clock of Redis apart.
+// sameByClock is same for statuses that change with time meanwhile. The servers of the two have read the clock of Redis
+// apart.
 func (w *pair) sameByClock(t *testing.T, what string, ask func(s site) response) response {
 	t.Helper()
 	return w.sameWithin(t, 4, what, ask)

@@ -20,7 +20,7 @@ const (
 	recordAgain  = 5 * time.Second
 )
 
-// Watermarks moves the watermarks of changes feeds once a second, so that the statuses of users who are silent decay in
+// Watermarks moves the watermarks of changes feeds once a second, so that silent users turn yellow and grey in
 // the feed. The feed of each namespace is advanced by one process at a time: see [store.Changes]. Every server runs the
 // job, whether it advances a feed at the moment or not.
 type Watermarks struct {
@@ -37,8 +37,8 @@ type Watermarks struct {
 
 	failing bool // an error was logged
 
-	decays atomic.Int64
-	begun  atomic.Int64
+	transitions atomic.Int64
+	begun       atomic.Int64
 
 	mu      sync.Mutex
 	added   map[string]int // the number of the call of Add that was the last for the namespace
@@ -54,8 +54,8 @@ type record struct {
 
 // WatermarkStats describes what the job did on this server since the start.
 type WatermarkStats struct {
-	Decays int64 // changes of status that it appended
-	Begun  int64 // feeds that it had to begin again: their readers got a reset
+	Transitions int64 // changes of status that it appended
+	Begun       int64 // feeds that it had to begin again: their readers got a reset
 }
 
 // NewWatermarks returns the job for a store. Namespaces returns those that always have a feed; the job also advances
@@ -73,7 +73,7 @@ func NewWatermarks(
 
 // Stats returns the current statistics.
 func (s *Watermarks) Stats() WatermarkStats {
-	return WatermarkStats{Decays: s.decays.Load(), Begun: s.begun.Load()}
+	return WatermarkStats{Transitions: s.transitions.Load(), Begun: s.begun.Load()}
 }
 
 // Add advances the feed of a namespace from now on, until it has no feed.
@@ -221,8 +221,8 @@ func (s *Watermarks) call(
 }
 
 func (s *Watermarks) count(w *store.ChangesAdvance) {
-	if w.Decays > 0 {
-		s.decays.Add(int64(w.Decays))
+	if w.Transitions > 0 {
+		s.transitions.Add(int64(w.Transitions))
 		s.Observe(w.Lag)
 	}
 	if w.Begun {

@@ -199,7 +199,7 @@ func TestWatermarksBacklog(t *testing.T) {
 			switch w.Namespace {
 			case "chat":
 				left--
-				w.Decays, w.Lag, w.More = 1000, time.Duration(left+1)*time.Second, left > 0
+				w.Transitions, w.Lag, w.More = 1000, time.Duration(left+1)*time.Second, left > 0
 			case "other": // another process advances one of its shards, and this one another
 				others--
 				w.Elsewhere, w.More = true, others > 0
@@ -208,7 +208,7 @@ func TestWatermarksBacklog(t *testing.T) {
 		pass(time.Second)
 		advances, _ := j.calls()
 		require.Equal(t, []string{"1s chat other room", "1s chat other", "1s chat"}, advances)
-		require.Equal(t, WatermarkStats{Decays: 3000}, j.Stats())
+		require.Equal(t, WatermarkStats{Transitions: 3000}, j.Stats())
 		require.Equal(t, []time.Duration{3 * time.Second, 2 * time.Second, time.Second}, j.lags)
 
 		j.set(func(w *store.ChangesAdvance) { w.More = true }, nil)
@@ -243,8 +243,8 @@ func TestWatermarksLogsAnOutageOnce(t *testing.T) {
 	})
 }
 
-// TestWatermarksDecays: with a real store, a user decays in the feed without being asked for.
-func TestWatermarksDecays(t *testing.T) {
+// TestWatermarksTransitions: with a real store, a user turns yellow and grey in the feed without being asked for.
+func TestWatermarksTransitions(t *testing.T) {
 	thresholds := lastseen.Thresholds{Green: 3 * time.Second, Yellow: 6 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
 		s := openFile(t, 0, nil, nil)
@@ -271,6 +271,6 @@ func TestWatermarksDecays(t *testing.T) {
 			statuses = append(statuses, c.Status)
 		}
 		require.Equal(t, []lastseen.Status{lastseen.Green, lastseen.Yellow, lastseen.Grey}, statuses)
-		require.Equal(t, WatermarkStats{Decays: 2}, j.Stats())
+		require.Equal(t, WatermarkStats{Transitions: 2}, j.Stats())
 	})
 }

@@ -162,16 +162,16 @@ func firstUntil(all *btree.BTreeG[userTime], at lastseen.Instant, limit int) (fi
 }
 
 // endsIn returns the ends in a time, one at a time.
-func endsIn(all *btree.BTreeG[userTime], r lastseen.Range) func() (decay, bool) {
+func endsIn(all *btree.BTreeG[userTime], r lastseen.Range) func() (transition, bool) {
 	iter := all.Iter()
 	more := iter.Seek(userTime{at: r.From})
-	return func() (decay, bool) {
+	return func() (transition, bool) {
 		if !more {
-			return decay{}, false
+			return transition{}, false
 		}
 		e := iter.Item()
 		more = iter.Next()
-		return decay{Record: store.Record{User: e.user}, at: e.at, ends: true}, e.at <= r.To
+		return transition{Record: store.Record{User: e.user}, at: e.at, ends: true}, e.at <= r.To
 	}
 }
 

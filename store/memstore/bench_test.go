@@ -96,6 +96,6 @@ func BenchmarkAdvance(b *testing.B) {
 		w := &store.ChangesAdvance{Namespace: "chat", Thresholds: minutes, Now: begun + 1}
 		b.StartTimer()
 		s.AdvanceChanges(ctx, []*store.ChangesAdvance{w})
-		require.Equal(b, store.MaxAdvance, w.Decays)
+		require.Equal(b, store.MaxAdvance, w.Transitions)
 	}
 }

@@ -200,7 +200,7 @@ func TestPurgeInCalls(t *testing.T) {
 		f.Passed.Add(10 * time.Second)
 		purge()
 		require.Len(t, table.inCalls, 101, "the feed has to have them")
-		require.Equal(t, 1, f.advance(f.Instant()).Decays)
+		require.Equal(t, 1, f.advance(f.Instant()).Transitions)
 		set("user-2", end.Add(time.Hour))
 		purge()
 		require.Len(t, table.inCalls, 2)

@@ -32,7 +32,7 @@ func TestFeedOfClockSetBack(t *testing.T) {
 		require.Equal(t, now, r.Watermark)
 		begin = f.end()
 		f.Passed.Add(time.Minute - store.MaxAhead) // an advance can be as far ahead as a write
-		require.Equal(t, 1, f.advance(now.Add(time.Minute)).Decays)
+		require.Equal(t, 1, f.advance(now.Add(time.Minute)).Transitions)
 		require.Equal(t, []string{"alice green→yellow"}, f.texts(begin))
 	}
 }
@@ -76,9 +76,9 @@ func TestFeedOfOtherThresholds(t *testing.T) {
 	require.True(t, f.after(begin).Reset)
 	ping(t, f.Store, "alice", f.Instant())
 	f.Passed.Add(time.Minute)
-	require.Zero(t, f.advanceAs(others, f.Instant()).Decays)
+	require.Zero(t, f.advanceAs(others, f.Instant()).Transitions)
 	f.Passed.Add(time.Minute)
-	require.Equal(t, 1, f.advanceAs(others, f.Instant()).Decays)
+	require.Equal(t, 1, f.advanceAs(others, f.Instant()).Transitions)
 }
 
 // TestFeedEnds by itself, however the clock is set.
@@ -139,13 +139,13 @@ func TestAdvanceSteps(t *testing.T) {
 	f.fill("d", 1, begun+3)
 	f.Passed.Add(2 * time.Minute)
 	for _, want := range []store.ChangesAdvance{
-		{Decays: 600, More: true, Watermark: begun.Add(time.Minute), Lag: time.Minute},
-		{Decays: 401, More: true, Watermark: begun.Add(time.Minute) + 1, Lag: time.Minute - time.Millisecond},
+		{Transitions: 600, More: true, Watermark: begun.Add(time.Minute), Lag: time.Minute},
+		{Transitions: 401, More: true, Watermark: begun.Add(time.Minute) + 1, Lag: time.Minute - time.Millisecond},
 		{
-			Decays: store.MaxAdvanceInstant, More: true,
+			Transitions: store.MaxAdvanceInstant, More: true,
 			Watermark: begun.Add(time.Minute) + 2, Lag: time.Minute - 2*time.Millisecond,
 		},
-		{Decays: 1, Watermark: f.Instant(), Lag: time.Minute - 3*time.Millisecond},
+		{Transitions: 1, Watermark: f.Instant(), Lag: time.Minute - 3*time.Millisecond},
 	} {
 		want.Namespace, want.Thresholds, want.Now = "chat", minutes, f.Instant()
 		require.Equal(t, want, *f.advance(f.Instant()))
@@ -166,8 +166,8 @@ func TestAdvanceSteps(t *testing.T) {
 	require.Empty(t, f.texts(f.end()))
 }
 
-// TestAdvanceOfBacklog: the feed restarts if there is more to append than could be kept. A user who decays twice
-// counts twice, since the steps are short.
+// TestAdvanceOfBacklog: the feed restarts if there is more to append than could be kept. A user who turns yellow and
+// grey counts twice, since the steps are short.
 func TestAdvanceOfBacklog(t *testing.T) {
 	testenv.SkipWithRace(t, "there is one goroutine")
 	t.Parallel()
@@ -197,6 +197,6 @@ func TestAdvanceNear1970(t *testing.T) {
 	for _, at := range []lastseen.Instant{60_001, 300_001} {
 		w := &store.ChangesAdvance{Now: at}
 		require.True(t, f.advance(n, w, at, 0))
-		require.Equal(t, 1, w.Decays)
+		require.Equal(t, 1, w.Transitions)
 	}
 }

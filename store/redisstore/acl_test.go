@@ -61,7 +61,7 @@ func useFeed(t *testing.T, f *feed) {
 	f.ping(f.w-hour+1000, users...)
 	f.leave(f.w-hour+1001, users[:3]...)
 	require.NoError(t, f.s.Forget(ctx, "chat", users[3]))
-	require.Equal(t, 16, f.advance(f.w+2000).Decays)
+	require.Equal(t, 16, f.advance(f.w+2000).Transitions)
 	_, err := stores.Trim(f.s, hours.Yellow)
 	require.NoError(t, err)
 	f.record()

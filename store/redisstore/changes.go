@@ -150,7 +150,7 @@ func readAdvance(w *store.ChangesAdvance, cmd *redis.Cmd) {
 		if at := lastseen.Instant(reply[1]); w.Watermark == 0 || at < w.Watermark {
 			w.Watermark = at
 		}
-		w.Decays += int(reply[2])
+		w.Transitions += int(reply[2])
 		w.Lag = max(w.Lag, time.Duration(reply[3])*time.Millisecond)
 		w.Begun = w.Begun || reply[4] == 1
 		w.More = w.More || reply[5] == 1

@@ -113,14 +113,14 @@ func TestInvalidScoresAreNotPublished(t *testing.T) {
 		redis.Z{Member: "zero", Score: 0}, redis.Z{Member: "far", Score: float64(lastseen.MaxInstant) + 1},
 	).Err())
 	r := newReader(t, f.s, "beyond", "zero", "far")
-	require.Zero(t, f.advance(f.w+30*second).Decays)
+	require.Zero(t, f.advance(f.w+30*second).Transitions)
 	f.ping(f.w+40*second, "beyond", "far")
 	f.leave(f.w+41*second, "beyond", "far")
 	r.requireTruth()
 	require.Empty(t, r.changes)
 }
 
-// TestBacklog: more users decay than are kept, so the feed begins again at once.
+// TestBacklog: more users turn yellow or grey than are kept, so the feed begins again at once.
 func TestBacklog(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Parallel()
@@ -141,7 +141,7 @@ func TestBacklog(t *testing.T) {
 	require.Equal(t, lastseen.Green, r.told["0-1"].Status)
 	step := f.advanceOnce(f.s, hours)
 	require.True(t, step.Begun)
-	require.Zero(t, step.Decays)
+	require.Zero(t, step.Transitions)
 	require.Zero(t, f.entries())
 	r.requireTruth()
 	require.Equal(t, 1, r.resets)

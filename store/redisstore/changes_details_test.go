@@ -88,7 +88,7 @@ func TestEndsAhead(t *testing.T) {
 		now := f.clock()
 		f.moveWatermark(now)
 		f.ended(now+3*second, "alice")
-		require.Equal(t, 1, f.advance(now+4*second).Decays, "the watermark passes the end")
+		require.Equal(t, 1, f.advance(now+4*second).Transitions, "the watermark passes the end")
 		f.requireDetails("alice", "bob")
 	})
 	r := newReader(t, f.s, "alice", "bob")

@@ -82,7 +82,7 @@ func TestPromotedReplica(t *testing.T) {
 }
 
 // TestWatermarkAheadOfTheClock: the clock was set back, or the new primary's clock is behind the old one's. Users would
-// not decay until it has caught up, which may take years.
+// not turn yellow until it has caught up, which may take years.
 func TestWatermarkAheadOfTheClock(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -146,8 +146,9 @@ func TestWatermarkALittleAhead(t *testing.T) {
 	})
 }
 
-// churn has random users come, go and decay, also late, until the returned function is called. Outages are ignored.
-// Each write is a millisecond after the one before, which may be faster than time: so the watermark has to be far back.
+// churn has random users come, go and turn yellow or grey, also late, until the returned function is called. Outages
+// are ignored. Each write is a millisecond after the one before, which may be faster than time: so the watermark has to
+// be far back.
 func (f *feed) churn(users []string) (stop func()) {
 	done, passed, first := make(chan struct{}), new(atomic.Int64), f.w
 	var working sync.WaitGroup

@@ -128,7 +128,7 @@ func TestAdvancesOfManyNamespaces(t *testing.T) {
 			continue
 		}
 		require.NoError(t, w.Err)
-		require.Equal(t, i, w.Decays)
+		require.Equal(t, i, w.Transitions)
 	}
 	// A shard that this process has not compared costs a command for each key that there may be.
 	require.LessOrEqual(t, pipelines.commands.Load(), int64(maxAdvances*(2+len(sideLetters))))

@@ -52,7 +52,7 @@ func TestFeedOnCluster(t *testing.T) {
 	}
 }
 
-// testFeedWhileSlotsMove: users come, go and decay, and a reader follows, while slots move under them.
+// testFeedWhileSlotsMove: users come, go and turn yellow or grey, and a reader follows, while slots move under them.
 func testFeedWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
 	users := stores.Numbered("u", 30)
 	f.moveWatermark(f.w - hour)

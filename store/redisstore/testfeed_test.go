@@ -18,7 +18,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
-// hours are thresholds that no test outlasts: only the times of pings decide who decays, and when.
+// hours are thresholds that no test outlasts: only the times of pings decide who turns yellow or grey, and when.
 var hours = lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}
 
 // feed is the feed of the namespace stores.Chat, with access to what Redis keeps of it.
@@ -117,7 +117,7 @@ func (f *feed) write(write kit.Write, at lastseen.Instant, users []string) {
 	require.NoError(f, err)
 }
 
-// advance moves the watermark to an instant, in as many steps as it takes. Decays counts those of all steps.
+// advance moves the watermark to an instant, in as many steps as it takes. Transitions counts those of all steps.
 func (f *feed) advance(to lastseen.Instant) store.ChangesAdvance {
 	f.Helper()
 	return advance(f.T, f.s, hours, to)
@@ -130,7 +130,7 @@ func advance(t *testing.T, s store.Store, by lastseen.Thresholds, to lastseen.In
 		step := &store.ChangesAdvance{Namespace: "chat", Thresholds: by, Now: to}
 		s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{step})
 		require.NoError(t, step.Err)
-		step.Decays, step.Begun = step.Decays+all.Decays, step.Begun || all.Begun
+		step.Transitions, step.Begun = step.Transitions+all.Transitions, step.Begun || all.Begun
 		all = *step
 	}
 	return all

@@ -19,23 +19,23 @@ import (
 // testAdvanceAgain: the watermark never goes back, and what was advanced is not advanced again.
 func testAdvanceAgain(t *testing.T, s store.Store) {
 	f := Begin(t, s)
-	f.ping("alice", f.decaysYellow(100))
+	f.ping("alice", f.yellowAt(100))
 	require.Equal(t, 1, f.advance(1000))
 	f.Read()
 	for _, after := range []lastseen.Instant{1000, 999, 50, -kit.Minute, -f.start, lastseen.MinInstant - f.start} {
 		advance := f.advanceOnce(after)
-		require.Zero(t, advance.Decays)
+		require.Zero(t, advance.Transitions)
 		require.False(t, advance.Begun)
 		require.False(t, advance.More)
 		require.Equal(t, f.start+1000, advance.Watermark)
 		require.Equal(t, f.start+1000, f.snapshot().Watermark)
 		require.Equal(t, f.start+1000, f.readFrom(f.positions, 1).Watermark)
 	}
-	f.ping("bob", f.decaysYellow(1000))
-	f.ping("carol", f.decaysYellow(1001))
+	f.ping("bob", f.yellowAt(1000))
+	f.ping("carol", f.yellowAt(1001))
 	require.Equal(t, map[string][]store.Change{
-		"bob":   {entry("bob", neverSeen(), isHere(f.decaysYellow(1000), lastseen.Yellow))},
-		"carol": {entry("carol", neverSeen(), isHere(f.decaysYellow(1001), lastseen.Green))},
+		"bob":   {entry("bob", neverSeen(), isHere(f.yellowAt(1000), lastseen.Yellow))},
+		"carol": {entry("carol", neverSeen(), isHere(f.yellowAt(1001), lastseen.Green))},
 	}, byUser(f.Read()))
 	require.Equal(t, 1, f.advance(1001))
 }
@@ -56,30 +56,31 @@ func testAdvanceYellowBefore(t *testing.T, s store.Store) {
 	f.requireEntries(entry("yellow", isHere(yellow, lastseen.Yellow), isHere(yellow, lastseen.Grey)))
 }
 
-// testAdvanceMany: one call decays about MaxAdvance users in each shard; other calls decay the rest, each user once.
+// testAdvanceMany: about MaxAdvance users of each shard turn yellow in one call, and the rest in other calls, each user
+// once.
 func testAdvanceMany(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	n := tooManyFor(f)
 	batch := make([]store.PresenceEvent, n)
 	for i := range batch {
-		at := f.decaysYellow(1 + lastseen.Instant(i%100))
+		at := f.yellowAt(1 + lastseen.Instant(i%100))
 		batch[i] = store.PresenceEvent{User: fmt.Sprint("u", i), At: at}
 	}
 	sendAll(t, s, batch)
 	f.Read()
-	calls, decays, last := 0, 0, f.start
+	calls, transitions, last := 0, 0, f.start
 	for more := true; more; calls++ {
 		advance := f.advanceOnce(100)
 		require.False(t, advance.Begun)
-		require.LessOrEqual(t, advance.Decays, store.MaxAdvance*len(f.positions))
+		require.LessOrEqual(t, advance.Transitions, store.MaxAdvance*len(f.positions))
 		require.GreaterOrEqual(t, advance.Watermark, last)
-		more, decays, last = advance.More, decays+advance.Decays, advance.Watermark
+		more, transitions, last = advance.More, transitions+advance.Transitions, advance.Watermark
 		require.Less(t, calls, n)
 		entries := f.Read()
-		require.Len(t, entries, advance.Decays)
+		require.Len(t, entries, advance.Transitions)
 	}
 	require.Equal(t, f.start+100, last)
-	require.Equal(t, n, decays)
+	require.Equal(t, n, transitions)
 	require.GreaterOrEqual(t, calls, 2)
 	for i, p := range f.snapshot("u0", "u99", fmt.Sprint("u", n-1)).Users {
 		require.Equal(t, lastseen.Yellow, p.Status, i)
@@ -87,28 +88,28 @@ func testAdvanceMany(t *testing.T, s store.Store) {
 	require.Zero(t, f.advance(101))
 }
 
-// tooManyFor returns a number of users that one call does not advance, unless they decay, or what they say ends, in the
-// same millisecond.
+// tooManyFor returns a number of users that one call does not advance, unless they turn yellow, or what they say ends,
+// in the same millisecond.
 func tooManyFor(f *feed) int {
 	return max(store.MaxAdvance, store.MaxEnds) * len(f.positions) * 3 / 2
 }
 
-// testAdvanceOneInstant: users who decay in the same millisecond are advanced together.
+// testAdvanceOneInstant: users who turn yellow or grey in the same millisecond are advanced together.
 func testAdvanceOneInstant(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	n := store.MaxAdvanceInstant
 	if len(f.positions) > 1 { // they are not all in one shard
 		n = tooManyFor(f)
 	}
-	names := crowdAt(t, s, n, f.decaysYellow(100))
+	names := crowdAt(t, s, n, f.yellowAt(100))
 	f.Read()
-	f.ping("before", f.decaysYellow(99))
-	f.ping("after", f.decaysYellow(101))
-	decays := 0
+	f.ping("before", f.yellowAt(99))
+	f.ping("after", f.yellowAt(101))
+	transitions := 0
 	for more := true; more; {
 		advance := f.advanceOnce(101)
 		require.False(t, advance.Begun)
-		more, decays = advance.More, decays+advance.Decays
+		more, transitions = advance.More, transitions+advance.Transitions
 		for _, user := range names[:5] {
 			want := lastseen.Green
 			snapshot := f.snapshot(user)
@@ -118,7 +119,7 @@ func testAdvanceOneInstant(t *testing.T, s store.Store) {
 			require.Equal(t, want, snapshot.Users[0].Status)
 		}
 	}
-	require.Equal(t, n+2, decays)
+	require.Equal(t, n+2, transitions)
 	got := byUser(f.Read())
 	for _, user := range names {
 		require.Len(t, got[user], 1)
@@ -150,8 +151,8 @@ func testAdvanceTooManyInOneInstant(t *testing.T, s store.Store) {
 	if f.start, f.positions = read.Watermark, read.Positions; len(f.positions) > 1 {
 		t.Skip("it would need too many users in each shard")
 	}
-	decaying := isHere(f.decaysYellow(200), lastseen.Green)
-	names := crowdAt(t, s, store.MaxAdvanceInstant+1, decaying.At)
+	turning := isHere(f.yellowAt(200), lastseen.Green)
+	names := crowdAt(t, s, store.MaxAdvanceInstant+1, turning.At)
 	end := f.readFrom(nil, 1).Positions
 	require.Eventually(t, func() bool { return kit.Now(t, s) > f.start+200 }, time.Minute, time.Millisecond)
 	begun, last := false, lastseen.Instant(0)
@@ -165,17 +166,17 @@ func testAdvanceTooManyInOneInstant(t *testing.T, s store.Store) {
 	f.positions = f.requireReset(end, "the feed began again")
 
 	f.start = kit.Now(t, s) + playAhead
-	require.Zero(t, f.advance(0), "they decayed before the feed began")
-	decaying.Status = lastseen.Yellow
-	require.Equal(t, decaying, f.published(names[0]))
+	require.Zero(t, f.advance(0), "they turned yellow before the feed began")
+	turning.Status = lastseen.Yellow
+	require.Equal(t, turning, f.published(names[0]))
 	f.ping(names[0], f.start)
-	f.requireEntries(entry(names[0], decaying, isHere(f.start, lastseen.Green)))
+	f.requireEntries(entry(names[0], turning, isHere(f.start, lastseen.Green)))
 }
 
 // testAdvanceAhead: an advance is refused if its time is too far ahead of the store's clock.
 func testAdvanceAhead(t *testing.T, s store.Store) {
 	f := Begin(t, s)
-	f.ping("alice", f.decaysYellow(100))
+	f.ping("alice", f.yellowAt(100))
 	f.Read()
 	for _, ahead := range []time.Duration{store.MaxAhead + 2*time.Second, time.Hour, 1 << 62} {
 		advance := &store.ChangesAdvance{Namespace: kit.Namespace, Thresholds: Normal, Now: kit.Now(t, s).Add(ahead)}
@@ -192,7 +193,7 @@ func testAdvanceAhead(t *testing.T, s store.Store) {
 // testAdvanceOtherThresholds: thresholds of a feed stay, and a process with others waits until nobody uses them.
 func testAdvanceOtherThresholds(t *testing.T, s store.Store) {
 	f := Begin(t, s)
-	f.ping("alice", f.decaysYellow(100))
+	f.ping("alice", f.yellowAt(100))
 	f.Read()
 	others := thresholds{Green: 20 * time.Second, Yellow: time.Minute}
 	require.NoError(t, s.RecordChanges(context.Background(), kit.Namespace, others))
@@ -200,7 +201,7 @@ func testAdvanceOtherThresholds(t *testing.T, s store.Store) {
 	s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{advance})
 	require.NoError(t, advance.Err)
 	require.False(t, advance.Begun)
-	require.Zero(t, advance.Decays)
+	require.Zero(t, advance.Transitions)
 	require.Equal(t, f.start, advance.Watermark)
 	f.requireEntries()
 	f.ping("bob", f.start.Add(-others.Yellow))
@@ -214,7 +215,7 @@ func testAdvanceOtherThresholds(t *testing.T, s store.Store) {
 func testAdvanceLongThresholds(t *testing.T, s store.Store) {
 	const most = lastseen.MaxDuration
 	f := beginWith(t, s, kit.Namespace, thresholds{Green: most - 100*time.Millisecond, Yellow: most})
-	at := f.decaysYellow(50)
+	at := f.yellowAt(50)
 	f.ping("alice", at)
 	f.ping("bob", lastseen.MinInstant)
 	f.requireEntries(entry("alice", neverSeen(), isHere(at, lastseen.Green)))
@@ -232,7 +233,7 @@ func testAdvanceNamespaces(t *testing.T, s store.Store) {
 	var advances []*store.ChangesAdvance
 	for i := range 20 {
 		f := beginWith(t, s, fmt.Sprint("room", i), Normal)
-		f.ping("alice", f.decaysYellow(100))
+		f.ping("alice", f.yellowAt(100))
 		f.Read()
 		feeds = append(feeds, f)
 		advances = append(advances, &store.ChangesAdvance{Namespace: f.namespace, Thresholds: Normal, Now: f.start + 100})
@@ -244,7 +245,7 @@ func testAdvanceNamespaces(t *testing.T, s store.Store) {
 	s.AdvanceChanges(context.Background(), advances)
 	require.ErrorIs(t, advances[20].Err, store.ErrNotRecorded)
 	require.ErrorIs(t, advances[21].Err, store.ErrClockMoved)
-	require.Equal(t, 1, advances[1].Decays+advances[22].Decays, "the same namespace twice")
+	require.Equal(t, 1, advances[1].Transitions+advances[22].Transitions, "the same namespace twice")
 	for i, f := range feeds {
 		require.NoError(t, advances[i].Err)
 		require.Equal(t, f.start+100, advances[i].Watermark)
@@ -254,15 +255,15 @@ func testAdvanceNamespaces(t *testing.T, s store.Store) {
 	s.ReadChanges(context.Background(), nil)
 }
 
-// testAdvanceTogether: of several advances at once, one appends a decay.
+// testAdvanceTogether: of several advances at once, one appends a transition.
 func testAdvanceTogether(t *testing.T, s store.Store) {
 	const users, advancers = 200, 4
 	f := Begin(t, s)
 	for i := range users {
-		f.ping(fmt.Sprint("u", i), f.decaysYellow(lastseen.Instant(1+i)))
+		f.ping(fmt.Sprint("u", i), f.yellowAt(lastseen.Instant(1+i)))
 	}
 	f.Read()
-	var decays atomic.Int64
+	var transitions atomic.Int64
 	var wg sync.WaitGroup
 	for range advancers {
 		wg.Go(func() {
@@ -272,12 +273,12 @@ func testAdvanceTogether(t *testing.T, s store.Store) {
 				if advance.Err != nil {
 					t.Error(advance.Err)
 				}
-				decays.Add(int64(advance.Decays))
+				transitions.Add(int64(advance.Transitions))
 			}
 		})
 	}
 	wg.Wait()
-	require.EqualValues(t, users, decays.Load())
+	require.EqualValues(t, users, transitions.Load())
 	require.Len(t, byUser(f.Read()), users)
 	require.Zero(t, f.advance(maxPlayed))
 }

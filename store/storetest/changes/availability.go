@@ -23,8 +23,8 @@ func RunAvailability(t *testing.T, open kit.Open) {
 		{"Invisible/Until", testChangesOfHiddenEnds},
 		{"Before", testAvailabilityBeforeFeed},
 		{"Advance/Order", testAdvanceEndsInOrder},
-		{"Advance/SameInstant", testAdvanceEndsAndDecays},
-		{"Advance/OneAdvance", testAdvanceEndsBetweenDecays},
+		{"Advance/SameInstant", testAdvanceEndsAndTransitions},
+		{"Advance/OneAdvance", testAdvanceEndsBetweenTransitions},
 		{"Advance/Many", testAdvanceManyEnds},
 		{"Advance/OneInstant", testAdvanceEndsOfOneInstant},
 		{"Advance/Ahead", testAdvanceDeletesNothingAhead},
@@ -118,7 +118,7 @@ func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 		f.setAvailability("bob", availability.Busy)
 		f.device(availability.IdleAt("alice", "a", f.start-100))
 		f.setAvailability("alice", availability.Until(f.start+500, availability.Busy))
-		f.ping("bob", f.decaysYellow(500))
+		f.ping("bob", f.yellowAt(500))
 	}
 	requireEqual("present")
 	visible.leave("alice", visible.start-50)

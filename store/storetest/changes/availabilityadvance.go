@@ -15,17 +15,17 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testAdvanceEndsInOrder: one advance appends ends and decays in the order of their instants.
+// testAdvanceEndsInOrder: one advance appends ends and transitions in the order of their instants.
 func testAdvanceEndsInOrder(t *testing.T, s store.Store) {
 	f := Begin(t, s)
-	order := []string{"end 10", "decay 20", "end 30", "grey 40", "end 50", "decay 60"}
+	order := []string{"end 10", "transition 20", "end 30", "grey 40", "end 50", "transition 60"}
 	f.setAvailability(order[0], availability.Until(f.start+10, availability.Busy))
-	f.ping(order[1], f.decaysYellow(20))
+	f.ping(order[1], f.yellowAt(20))
 	f.setAvailability(order[2], availability.Until(f.start+30, availability.State("", "a note")))
-	f.ping(order[3], f.decaysGrey(40))
+	f.ping(order[3], f.greyAt(40))
 	f.ping(order[4], f.start)
 	f.setAvailability(order[4], availability.Until(f.start+50, availability.Busy))
-	f.ping(order[5], f.decaysYellow(60))
+	f.ping(order[5], f.yellowAt(60))
 	f.setAvailability(order[5], availability.Busy)
 	f.Read()
 	positions := f.positions
@@ -43,11 +43,11 @@ func testAdvanceEndsInOrder(t *testing.T, s store.Store) {
 	require.Len(t, entries, len(order))
 }
 
-// testAdvanceEndsAndDecays: a user whose availability ends in the millisecond of a decay has one entry.
-func testAdvanceEndsAndDecays(t *testing.T, s store.Store) {
+// testAdvanceEndsAndTransitions: a user whose availability ends in the millisecond of a transition has one entry.
+func testAdvanceEndsAndTransitions(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	ends := availability.Until(f.start+100, availability.Busy)
-	yellow, grey := f.decaysYellow(100), f.decaysGrey(100)
+	yellow, grey := f.yellowAt(100), f.greyAt(100)
 	f.device(availability.IdleAt("yellow", "a", yellow), availability.IdleAt("grey", "a", grey))
 	for _, user := range []string{"yellow", "grey"} {
 		f.setAvailability(user, ends)
@@ -66,18 +66,19 @@ func testAdvanceEndsAndDecays(t *testing.T, s store.Store) {
 	}, byUser(f.Read()))
 
 	advance := f.advanceOnce(maxPlayed)
-	require.Zero(t, advance.Decays)
+	require.Zero(t, advance.Transitions)
 	require.Zero(t, advance.Lag)
 }
 
-// testAdvanceEndsBetweenDecays: what one advance appends of a user continues from what was published, up to what is.
-func testAdvanceEndsBetweenDecays(t *testing.T, s store.Store) {
+// testAdvanceEndsBetweenTransitions: what one advance appends of a user continues from what was published, up to what
+// is.
+func testAdvanceEndsBetweenTransitions(t *testing.T, s store.Store) {
 	f := beginWith(t, s, kit.Namespace,
 		thresholds{Green: 30 * time.Second, Yellow: 30*time.Second + 100*time.Millisecond})
 	was := map[string]store.Published{}
 	for _, end := range []lastseen.Instant{50, 99, 100, 101, 150, 199, 200, 201, 250} {
 		user := fmt.Sprint("ends ", int(end))
-		at := f.decaysYellow(100) // and grey 100 ms later
+		at := f.yellowAt(100) // and grey 100 ms later
 		f.device(availability.IdleAt(user, "a", at))
 		f.setAvailability(user, availability.Until(f.start+end, availability.Busy))
 		was[user] = with(idleSince(isHere(at, lastseen.Green), at-10),
@@ -85,9 +86,9 @@ func testAdvanceEndsBetweenDecays(t *testing.T, s store.Store) {
 		require.Equal(t, was[user], f.published(user))
 	}
 	f.Read()
-	decays := f.advance(300)
+	transitions := f.advance(300)
 	entries := f.Read()
-	require.Len(t, entries, decays)
+	require.Len(t, entries, transitions)
 	for user, chain := range byUser(entries) {
 		requireChain(t, was[user], chain)
 		require.LessOrEqual(t, len(chain), 3, "%+v", chain)
@@ -111,11 +112,11 @@ func testAdvanceManyEnds(t *testing.T, s store.Store) {
 	for more := true; more; calls++ {
 		advance := f.advanceOnce(100)
 		require.False(t, advance.Begun)
-		require.LessOrEqual(t, advance.Decays, store.MaxEnds*len(f.positions))
+		require.LessOrEqual(t, advance.Transitions, store.MaxEnds*len(f.positions))
 		require.GreaterOrEqual(t, advance.Watermark, last)
-		more, ends, last = advance.More, ends+advance.Decays, advance.Watermark
+		more, ends, last = advance.More, ends+advance.Transitions, advance.Watermark
 		require.Less(t, calls, n)
-		require.Len(t, f.Read(), advance.Decays)
+		require.Len(t, f.Read(), advance.Transitions)
 		for i, p := range f.snapshot("u0", "u50", "u99").Users {
 			end := f.start + 1 + []lastseen.Instant{0, 50, 99}[i]
 			if len(f.positions) == 1 {
@@ -143,7 +144,7 @@ func testAdvanceEndsOfOneInstant(t *testing.T, s store.Store) {
 	for more := true; more; {
 		advance := f.advanceOnce(101)
 		require.False(t, advance.Begun)
-		more, ends = advance.More, ends+advance.Decays
+		more, ends = advance.More, ends+advance.Transitions
 		snapshot := f.snapshot("u0", "u1", "u2")
 		for _, p := range snapshot.Users {
 			if len(f.positions) == 1 {

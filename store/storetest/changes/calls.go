@@ -41,13 +41,13 @@ func (f *feed) inCall(user string, after lastseen.Instant) {
 	kit.SetInCall(f.t, f.s, f.namespace, user, until)
 }
 
-// testInCallAdvanceOrder: in one advance, a user whose status decays and whose call ends goes from what was published
-// to what is.
+// testInCallAdvanceOrder: in one advance, a user whose status changes with time and whose call ends goes from what was
+// published to what is.
 func testInCallAdvanceOrder(t *testing.T, c *calls.Calling) {
 	f := Begin(t, c.Store)
 	was := map[string]store.Published{}
 	pings := map[string]lastseen.Instant{
-		"stays": f.start, "yellow": f.decaysYellow(100), "grey": f.decaysGrey(100),
+		"stays": f.start, "yellow": f.yellowAt(100), "grey": f.greyAt(100),
 	}
 	for name, at := range pings {
 		for _, end := range []lastseen.Instant{50, 100, 150} {
@@ -59,9 +59,9 @@ func testInCallAdvanceOrder(t *testing.T, c *calls.Calling) {
 		}
 	}
 	f.Read()
-	decays := f.advance(300)
+	transitions := f.advance(300)
 	entries := f.Read()
-	require.Len(t, entries, decays)
+	require.Len(t, entries, transitions)
 	chains := byUser(entries)
 	for user, p := range was {
 		chain := chains[user]

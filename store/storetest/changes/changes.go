@@ -59,7 +59,7 @@ func Run(t *testing.T, open kit.Open) {
 var Normal = lastseen.Thresholds{Green: 30 * time.Second, Yellow: 5 * time.Minute}
 
 // The tests cannot set the store's clock, and do not wait for it. They advance up to maxPlayed after the start of a
-// feed, which is playAhead ahead of the clock; together that is less than MaxAhead. What decays in that time was last
+// feed, which is playAhead ahead of the clock; together that is less than MaxAhead. What changes in that time was last
 // seen one threshold earlier.
 const (
 	playAhead = 500 // ms, longer than it takes to begin a feed in all shards
@@ -96,13 +96,13 @@ func recordChanges(t require.TestingT, s store.Store, namespace string, th thres
 	require.NoError(t, s.RecordChanges(context.Background(), namespace, th))
 }
 
-// decaysYellow returns the time of a user who turns yellow so many milliseconds after the start, decaysGrey that of
+// yellowAt returns the time of a user who turns yellow so many milliseconds after the start, greyAt that of
 // one who then turns grey.
-func (f *feed) decaysYellow(after lastseen.Instant) lastseen.Instant {
+func (f *feed) yellowAt(after lastseen.Instant) lastseen.Instant {
 	return f.start.Add(-f.Green) + after
 }
 
-func (f *feed) decaysGrey(after lastseen.Instant) lastseen.Instant {
+func (f *feed) greyAt(after lastseen.Instant) lastseen.Instant {
 	return f.start.Add(-f.Yellow) + after
 }
 
@@ -120,14 +120,14 @@ func (f *feed) advanceOnce(after lastseen.Instant) store.ChangesAdvance {
 	f.s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{advance})
 	require.NoError(f.t, advance.Err)
 	require.GreaterOrEqual(f.t, advance.Lag, time.Duration(0))
-	if advance.Decays == 0 {
+	if advance.Transitions == 0 {
 		require.Zero(f.t, advance.Lag)
 	}
 	return *advance
 }
 
-// advance moves the watermark, with as many calls as that takes, and returns the number of decays.
-func (f *feed) advance(after lastseen.Instant) (decays int) {
+// advance moves the watermark, with as many calls as that takes, and returns the number of transitions.
+func (f *feed) advance(after lastseen.Instant) (transitions int) {
 	for more := true; more; {
 		advance := f.advanceOnce(after)
 		require.False(f.t, advance.Begun)
@@ -135,9 +135,9 @@ func (f *feed) advance(after lastseen.Instant) (decays int) {
 		if more = advance.More; !more {
 			require.Equal(f.t, f.start+after, advance.Watermark)
 		}
-		decays += advance.Decays
+		transitions += advance.Transitions
 	}
-	return decays
+	return transitions
 }
 
 // try reads after some positions, which may be a reset.

@@ -34,8 +34,8 @@ type changesModel struct {
 	readers    []*modelReader
 }
 
-// modelUsers is the number of users of a model: so few that one call of AdvanceChanges decays all of them, even if it
-// counts those who pass both thresholds twice.
+// modelUsers is the number of users of a model: so few that one call of AdvanceChanges turns all of them yellow or
+// grey, even if it counts those who pass both thresholds twice.
 const modelUsers = store.MaxAdvance/2 - 25 // drawn users, and the first ones, are others
 
 // testChangesModel runs random operations on a store and on the model. Readers read on from new and from old positions.
@@ -224,8 +224,9 @@ func (m *changesModel) advanceAll(t *rapid.T) {
 	m.watermark = m.advanceTo(t, to)
 }
 
-// advanceTo advances the feed until no more users decay and returns the watermark. It stops at each end of an
-// availability: for a user whose status also decays on the way, one advance may append one entry or two.
+// advanceTo advances the feed until no more users turn yellow or grey and returns the watermark. It stops at each end
+// of an availability: for a user whose status also changes with time on the way, one advance may append one entry or
+// two.
 func (m *changesModel) advanceTo(t *rapid.T, to lastseen.Instant) lastseen.Instant {
 	for _, stop := range m.stops(to) {
 		m.advanceOnce(t, stop)
@@ -233,7 +234,7 @@ func (m *changesModel) advanceTo(t *rapid.T, to lastseen.Instant) lastseen.Insta
 	return m.advanceOnce(t, to)
 }
 
-// advanceOnce advances the feed until no more users decay.
+// advanceOnce advances the feed until no more users turn yellow or grey.
 func (m *changesModel) advanceOnce(t *rapid.T, to lastseen.Instant) lastseen.Instant {
 	for range 100 {
 		advance := &store.ChangesAdvance{Namespace: kit.Namespace, Thresholds: m.thresholds, Now: to}

@@ -18,8 +18,8 @@ import (
 
 const raceUsers = 12
 
-// testChangesConcurrent: while users come, go, decay and are forgotten, readers begin with snapshots at any time. To
-// each of them, each entry continues from what it knew of the user, and in the end it knows what is there.
+// testChangesConcurrent: while users come, go, turn yellow or grey, and are forgotten, readers begin with snapshots at
+// any time. To each of them, each entry continues from what it knew of the user, and in the end it knows what is there.
 func testChangesConcurrent(t *testing.T, s store.Store) { testConcurrentWrites(t, s, randomWrite) }
 
 // testConcurrentWrites has random writes made at once.
@@ -75,7 +75,7 @@ func raceNames() (names []string) {
 // randomWrite writes about one of a few users at a time around one of the thresholds.
 func randomWrite(f *feed, random *rand.Rand) (err error) {
 	user := fmt.Sprint("u", random.IntN(raceUsers))
-	at := []lastseen.Instant{f.start, f.decaysYellow(0), f.decaysGrey(0)}[random.IntN(3)]
+	at := []lastseen.Instant{f.start, f.yellowAt(0), f.greyAt(0)}[random.IntN(3)]
 	at += lastseen.Instant(random.IntN(maxPlayed))
 	batch := []store.PresenceEvent{{User: user, At: at}}
 	switch random.IntN(12) {
@@ -96,7 +96,7 @@ func randomWrite(f *feed, random *rand.Rand) (err error) {
 // records a device, or forgets the user.
 func randomTalk(f *feed, random *rand.Rand) (err error) {
 	ctx, user := context.Background(), fmt.Sprint("u", random.IntN(raceUsers))
-	at := f.decaysYellow(lastseen.Instant(random.IntN(maxPlayed)))
+	at := f.yellowAt(lastseen.Instant(random.IntN(maxPlayed)))
 	batch := []store.PresenceEvent{{User: user, At: at}}
 	switch random.IntN(8) {
 	case 0:
