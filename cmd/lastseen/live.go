@@ -113,7 +113,7 @@ func (r *runtimeConfig) newCallManager() *calls.Manager {
 	manager := calls.New(r.store, r.logger)
 	storeMetrics{r.metrics}.callManager(manager)
 	manager.Timeout = func(namespace string) time.Duration { return r.config().Namespace(namespace).Green }
-	manager.Heard = r.registry.HeardWithin
+	manager.Active = r.registry.ActiveWithin
 	return manager
 }
 

@@ -180,7 +180,7 @@ func addBackground(t testing.TB, c *api.Config) (background []func(ctx context.C
 	})
 	c.Calls = calls.New(c.Store, c.Logger)
 	c.Calls.Timeout = func(namespace string) time.Duration { return settingsOf(namespace).Thresholds.Green }
-	c.Calls.Heard = c.Connections.HeardWithin
+	c.Calls.Active = c.Connections.ActiveWithin
 	names := func() []string { return []string{"booth", "hall", "room", "yard"} }
 	jobs.NewRegistrar(c.Store, names, nil, c.Logger).Once(t.Context())
 	return []func(context.Context){c.Feeds.Run, watermarks.Run, c.Connections.Run, c.Calls.Run, c.Shared.Listen}

@@ -75,7 +75,7 @@ func TestCallsExpire(t *testing.T) {
 	c.watch(40 * time.Second)
 	require.Equal(t, lastseen.Active, c.state(second.ID))
 	c.Passed.Add(time.Millisecond)
-	require.Equal(t, lastseen.Lost, c.state(second.ID), "the caller was heard a minute ago")
+	require.Equal(t, lastseen.Lost, c.state(second.ID), "the caller was active a minute ago")
 	lost := c.Expire()
 	require.Len(t, lost.Steps, 1)
 	require.Equal(t, base.Add(130*time.Second), lost.Steps[0].Call.Over)
