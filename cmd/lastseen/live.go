@@ -182,7 +182,9 @@ func (m *feedMetrics) Behind() { m.behind.Inc() }
 func (m *feedMetrics) Flap() { m.flaps.Inc() }
 
 // register registers the metrics of a hub and of its watermarks, and has these observed.
-func (m *feedMetrics) register(registerer prometheus.Registerer, hub *feed.Hub, watermarks *jobs.Watermarks, maxWatches int) {
+func (m *feedMetrics) register(
+	registerer prometheus.Registerer, hub *feed.Hub, watermarks *jobs.Watermarks, maxWatches int,
+) {
 	lag := observe.NewLag("lastseen_changes_detection_lag_seconds",
 		"How late users who turned yellow or grey were recorded; for each pass, the longest delay.")
 	watermarks.Observe = func(d time.Duration) { lag.Observe(d.Seconds()) }

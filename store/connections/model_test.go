@@ -71,7 +71,9 @@ func (m *model) open(t *rapid.T) {
 	c, err := m.Open(m.t.Context(), o)
 	require.NoError(t, err)
 	now := m.monotonic()
-	conn := &modelConn{Connection: c, user: user, received: []time.Duration{now}, seen: now, lastWrite: now, lastFull: now}
+	conn := &modelConn{
+		Connection: c, user: user, received: []time.Duration{now}, seen: now, lastWrite: now, lastFull: now,
+	}
 	m.conns = append(m.conns, conn)
 	m.check(t)
 }

@@ -87,7 +87,8 @@ func inWatermarks(t *testing.T, on []string, test func(*watermarksTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-		j := &watermarksTest{advancedStore: &advancedStore{start: time.Now(), result: func(*store.ChangesAdvance) {}}, on: on}
+		s := &advancedStore{start: time.Now(), result: func(*store.ChangesAdvance) {}}
+		j := &watermarksTest{advancedStore: s, on: on}
 		settings := func(namespace string) feed.Settings {
 			switch {
 			case j.off.Load():

@@ -181,7 +181,8 @@ func TestCursorAge(t *testing.T) {
 func TestCursorStateEncoding(t *testing.T) {
 	widths := map[int]bool{}
 	for _, position := range []store.Position{"-", "1-0/x", "1764310000000-18446744073709551615/0123456789abcdef-99"} {
-		p := cursorState{asOf: 7, list: [8]byte{1}, shown: make([]byte, shownWidth(3)), positions: []store.Position{position, "b"}}
+		positions := []store.Position{position, "b"}
+		p := cursorState{asOf: 7, list: [8]byte{1}, shown: make([]byte, shownWidth(3)), positions: positions}
 		p.shown[0] = 5
 		b := p.encode()
 		widths[len(b)] = true

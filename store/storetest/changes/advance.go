@@ -236,7 +236,9 @@ func testAdvanceNamespaces(t *testing.T, s store.Store) {
 		f.ping("alice", f.yellowAt(100))
 		f.Read()
 		feeds = append(feeds, f)
-		advances = append(advances, &store.ChangesAdvance{Namespace: f.namespace, Thresholds: Normal, Now: f.start + 100})
+		advances = append(advances, &store.ChangesAdvance{
+			Namespace: f.namespace, Thresholds: Normal, Now: f.start + 100,
+		})
 	}
 	advances = append(advances, advances[3:6]...)
 	advances[20] = &store.ChangesAdvance{Namespace: "unknown", Thresholds: Normal, Now: feeds[0].start}
