@@ -19,7 +19,7 @@ type Call struct {
 	Accepted Instant // 0 if it was not
 	Over     Instant // when it ended in any way; 0 while it goes on
 	// Expires is when it will be missed while it rings; while it is active, when it will be lost unless both parties
-	// are heard; 0 once it is over.
+	// are active; 0 once it is over.
 	Expires Instant
 
 	App string // a JSON value of the app's, such as an offer; "" for none, and once the call has ended
@@ -79,7 +79,7 @@ const (
 	Rejected  CallState = "rejected"  // by the callee
 	Cancelled CallState = "cancelled" // by the caller, before the callee accepted
 	Missed    CallState = "missed"    // the callee did not accept in time
-	Lost      CallState = "lost"      // a party of the active call was not heard any longer
+	Lost      CallState = "lost"      // a party of the active call was no longer active
 )
 
 // CallStates returns all states.
@@ -119,7 +119,7 @@ type CallOutcome string
 // The outcomes.
 const (
 	Stepped  CallOutcome = "stepped"  // the state changed
-	Repeated CallOutcome = "repeated" // the party did this before, or is heard: nothing else changed
+	Repeated CallOutcome = "repeated" // the party did this before, or is active: nothing else changed
 	Refused  CallOutcome = "refused"  // the action is not possible in this state, or not for this party
 )
 

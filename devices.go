@@ -63,8 +63,8 @@ type DeviceRecord struct {
 	ID string // of the record: that of the device, or of a connection of the device
 	// Kind is what the newest event that named one said; Other if none did. In an event it may be empty.
 	Kind DeviceKind
-	// Since is when the record was first heard, and At the newest time that it asserted, by a ping or a leave. A
-	// record that was deleted and is heard again has a later Since.
+	// Since is when the record was first active, and At the newest time that it asserted, by a ping or a leave. A
+	// record that was deleted and is active again has a later Since.
 	Since, At Instant
 	Gone      bool // it left at At, or the user has left on all devices since
 	// IdleSince is since when the person does not use the device; 0 while they do, and once it is gone. It begins with
@@ -81,7 +81,7 @@ func (r DeviceRecord) compare(other DeviceRecord) int {
 // Devices is what is kept of the devices of one user. The zero value is a user without devices.
 //
 // The rule: a user's last-seen time is the newest that anything asserted, and never moves back. The user has left if
-// that newest event is a leave and no record that has not left was heard within the window before it. So
+// that newest event is a leave and no record that has not left was active within the window before it. So
 // events commute, and may arrive late or twice.
 //
 // A user has at most MaxDevices records. For one more, the oldest record that left is deleted, but not the
@@ -193,7 +193,7 @@ func (d Devices) settle(at Instant) (State, Devices) {
 	return State{At: at, Left: bye && len(d.Live(at)) == 0}, d
 }
 
-// Live returns the records that have not left and were heard within the window before a time.
+// Live returns the records that have not left and were active within the window before a time.
 func (d Devices) Live(at Instant) []DeviceRecord {
 	var live []DeviceRecord
 	for _, r := range d.Records {

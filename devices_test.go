@@ -152,7 +152,7 @@ func TestDeviceRule(t *testing.T) {
 }
 
 // TestManyDevices: the rule holds for the records that are kept if there are more devices than that. A tab that stays
-// open keeps its user present, also if many others are closed after it was heard last.
+// open keeps its user present, also if many others are closed after it was last active.
 func TestManyDevices(t *testing.T) {
 	s, d := event{device: "tab", at: base}.apply(State{}, Devices{})
 	for i := range 2 * MaxDevices {
@@ -227,20 +227,20 @@ func TestIdle(t *testing.T) {
 	require.Equal(t, base+11, d.Records[0].IdleSince)
 }
 
-// TestIdleUserStaysIdle: a device that is first heard while nobody uses it does not show that the person was there. A
+// TestIdleUserStaysIdle: a device that is first active while nobody uses it does not show that the person was there. A
 // user who is idle has been so for as long as before, also once the other devices are gone.
 func TestIdleUserStaysIdle(t *testing.T) {
 	for name, test := range map[string]struct {
 		before []event
 		want   Instant
 	}{
-		"idle":         {[]event{{device: "a", at: base, idle: base - 5}, {device: "b", at: base, idle: base - 3}}, base - 3},
-		"used":         {[]event{{device: "a", at: base, idle: base - 5}, {device: "b", at: base}}, base + 2},
-		"unknown":      {nil, base + 2},
-		"back":         {[]event{{device: "a", at: base, idle: base - 5}, {device: "new", at: base, gone: true}}, base - 5},
-		"left":         {[]event{{device: "a", at: base, idle: base - 5}, {at: base + 1, gone: true}}, base + 2},
-		"too long ago": {[]event{{device: "a", at: base - 9, idle: base - 9}}, base + 2},
-		"heard later":  {[]event{{device: "a", at: base + 4, idle: base + 3}}, base + 2},
+		"idle":           {[]event{{device: "a", at: base, idle: base - 5}, {device: "b", at: base, idle: base - 3}}, base - 3},
+		"used":           {[]event{{device: "a", at: base, idle: base - 5}, {device: "b", at: base}}, base + 2},
+		"unknown":        {nil, base + 2},
+		"back":           {[]event{{device: "a", at: base, idle: base - 5}, {device: "new", at: base, gone: true}}, base - 5},
+		"left":           {[]event{{device: "a", at: base, idle: base - 5}, {at: base + 1, gone: true}}, base + 2},
+		"too long ago":   {[]event{{device: "a", at: base - 9, idle: base - 9}}, base + 2},
+		"received later": {[]event{{device: "a", at: base + 4, idle: base + 3}}, base + 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s State
@@ -278,7 +278,7 @@ func TestLiveAndActivity(t *testing.T) {
 	s, d = event{device: "d", at: base + 9}.apply(s, d)
 	require.Equal(t, "0 true", activity(s.At), "one is used")
 	_, d = event{device: "d", at: base + 10, idle: base + 20}.apply(s, d)
-	require.Equal(t, "10 true", activity(base+10), "not idle later than heard")
+	require.Equal(t, "10 true", activity(base+10), "not idle later than received")
 }
 
 func TestDeviceWindow(t *testing.T) {

@@ -53,12 +53,12 @@ type Presence struct {
 	Status     Status
 	LastSeen   Instant // 0 if never seen
 	Left       bool    // the newest event is a leave
-	ValidUntil Instant // when the status decays without another ping or leave; 0 if it cannot
+	ValidUntil Instant // when the status changes without another ping or leave; 0 if it cannot
 }
 
 // Presence evaluates a user's state at the instant asOf. A user seen later than that has age zero.
 //
-// ValidUntil bounds decay only: another ping or leave can change the status sooner.
+// ValidUntil bounds changes with time only: another ping or leave can change the status sooner.
 func (t Thresholds) Presence(user string, s State, asOf Instant) Presence {
 	p := Presence{User: user, Status: Grey, LastSeen: s.At, Left: s.Left}
 	if s.Left || !s.Known() {

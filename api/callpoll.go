@@ -132,18 +132,18 @@ type callsPoll struct {
 	user  string
 	wait  time.Duration // as asked
 	waits bool
-	after callPlace
+	after callPosition
 }
 
-// callPlace says which call the client knows as the one that goes on, and which version of it. The zero value is none.
-type callPlace struct {
+// callPosition holds which call in progress the client knows, and in which version. The zero value means none.
+type callPosition struct {
 	id      string
 	version int64
 }
 
 // respond writes a response with the calls, after waiting for another than the client knows.
 func (p *callsPoll) respond() error {
-	calls, place, err := p.next()
+	calls, position, err := p.next()
 	if err != nil {
 		return err
 	}
@@ -151,8 +151,8 @@ func (p *callsPoll) respond() error {
 		p.c.Response().Header().Set(echo.HeaderConnection, "close") // the next request is for another server
 	}
 	r := callsResponse{
-		Calls: make([]callResponse, len(calls)), Cursor: place.cursor(p.namespace, p.user),
-		PollAfterMs: p.pollAfter(p.waits && place != p.after, p.wait),
+		Calls: make([]callResponse, len(calls)), Cursor: position.cursor(p.namespace, p.user),
+		PollAfterMs: p.pollAfter(p.waits && position != p.after, p.wait),
 	}
 	for i, call := range calls {
 		r.Calls[i] = showCall(call)
@@ -160,14 +160,14 @@ func (p *callsPoll) respond() error {
 	return request.Respond(p.c, r)
 }
 
-// next returns the calls for the response, and the place after it. It waits if the client knows them.
-func (p *callsPoll) next() (calls []lastseen.Call, place callPlace, err error) {
+// next returns the calls for the response, and the position after it. It waits if the client knows them.
+func (p *callsPoll) next() (calls []lastseen.Call, position callPosition, err error) {
 	if !p.waits {
 		return p.read()
 	}
 	counted := subscription.Ledger{Shared: p.Subscriptions}
 	if err := counted.Set(1, p.caller); err != nil {
-		return nil, callPlace{}, err
+		return nil, callPosition{}, err
 	}
 	defer counted.Clear()
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
@@ -183,22 +183,22 @@ func (p *callsPoll) next() (calls []lastseen.Call, place callPlace, err error) {
 	defer func() { p.cancel() }()
 	release := p.hold(telemetry.CallPoll)
 	err = p.await(p.Now().Add(p.wait), func() (changed bool, again time.Duration, err error) {
-		calls, place, err = p.read()
-		return place != p.after, p.live.Jitter(callsPause*4/5, callsPause), err
+		calls, position, err = p.read()
+		return position != p.after, p.live.Jitter(callsPause*4/5, callsPause), err
 	})
 	release()
 	if isPause(err) {
 		return p.read()
 	}
-	return calls, place, err
+	return calls, position, err
 }
 
-// read returns the call of the user that goes on, after the one that the client knows if that is over, and the place of
-// a client that has these.
-func (p *callsPoll) read() (calls []lastseen.Call, place callPlace, err error) {
+// read returns the call of the user that goes on, after the one that the client knows if that is over, and the position
+// of a client that has these.
+func (p *callsPoll) read() (calls []lastseen.Call, position callPosition, err error) {
 	read, err := p.Store.ReadCalls(p.c.Request().Context(), p.namespace, []string{p.after.id}, []string{p.user})
 	if err != nil {
-		return nil, place, err
+		return nil, position, err
 	}
 	known, going := read[0], read[1]
 	if known.ID != going.ID && known.State.Over() && known.Party(p.user) != "" { // the cursor is not signed
@@ -207,26 +207,26 @@ func (p *callsPoll) read() (calls []lastseen.Call, place callPlace, err error) {
 	if going.ID != "" {
 		calls = append(calls, going)
 	}
-	return calls, callPlace{going.ID, going.Version}, nil
+	return calls, callPosition{going.ID, going.Version}, nil
 }
 
 // callsList is what cursors of a user's calls are bound to. It differs from the name of every list, since no namespace
 // contains a slash.
 func callsList(namespace, user string) string { return namespace + "/calls\x00" + user }
 
-// cursor returns the cursor for a place in the calls of a user.
-func (p callPlace) cursor(namespace, user string) string {
+// cursor returns the cursor for a position in the calls of a user.
+func (p callPosition) cursor(namespace, user string) string {
 	return request.SealCursor(callsList(namespace, user), append(binary.AppendVarint(nil, p.version), p.id...))
 }
 
-// openCallsCursor returns the place in a cursor, which is hostile input.
-func openCallsCursor(namespace, user, cursor string) (callPlace, error) {
+// openCallsCursor returns the position in a cursor, which is hostile input.
+func openCallsCursor(namespace, user, cursor string) (callPosition, error) {
 	content, err := request.OpenCursor(callsList(namespace, user), cursor)
 	version, n := binary.Varint(content)
 	if err != nil || n <= 0 || len(content) > n && !validCallID(string(content[n:])) {
-		return callPlace{}, problem.New(problem.InvalidCursor,
+		return callPosition{}, problem.New(problem.InvalidCursor,
 			"Invalid cursor for the calls of this user. Pass the cursor of a response unchanged, or omit it to start "+
 				"over.")
 	}
-	return callPlace{string(content[n:]), version}, nil
+	return callPosition{string(content[n:]), version}, nil
 }

@@ -72,7 +72,7 @@ type changed struct {
 	AsOf request.Timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
 	// Each user once, with the newest presence.
 	Users []presence `json:"users"`
-	// The place in the changes after this response. Pass it as `cursor` to continue from here. It names no users.
+	// The position in the changes after this response. Pass it as `cursor` to continue from here. It names no users.
 	Cursor string `json:"cursor"`
 	// Whether more changes follow.
 	More bool `json:"more"`
@@ -118,7 +118,7 @@ type changesResponse struct {
 // @Description Requires the scope `read`; `contacts_of` also requires `ping`, and a token can name only its own user.
 // @Param user query []string false "users"
 // @Param contacts_of query string false "user whose contacts to follow"
-// @Param cursor query string false "place in the changes"
+// @Param cursor query string false "position in the changes"
 // @Param limit query integer false "maximum of a response"
 // @Param status query []string false "statuses"
 // @Param snapshot query string false "all or none"
@@ -292,7 +292,7 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 		w.c.Response().Header().Set(echo.HeaderConnection, "close") // the next request is for another server
 	}
 	response := changesResponse{changedIn(batch, batch.Users), batch.Reset, w.pollAfter(batch.More, wait)}
-	response.Cursor = subscription.Cursor(w.namespace, batch.Places)
+	response.Cursor = subscription.Cursor(w.namespace, batch.Positions)
 	if err := request.Respond(w.c, response); err != nil {
 		return err
 	}

@@ -19,10 +19,10 @@ func FuzzCursor(f *testing.F) {
 		"from": {"0.005"}, "to": {"1795175999"}, "offset": {"3"}, "order": {"oldest"}, "status": {"grey", "green"},
 	}, view{kit.Now, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, kit.Now})
 	require.NoError(f, err)
-	place := placeOf(store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})
-	f.Add([]byte(p.cursor("chat", place)), false)
-	place = placeOf(store.Record{User: "a", State: lastseen.State{At: 7}})
-	content, err := request.OpenCursor("chat", p.cursor("chat", place))
+	position := positionOf(store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})
+	f.Add([]byte(p.cursor("chat", position)), false)
+	position = positionOf(store.Record{User: "a", State: lastseen.State{At: 7}})
+	content, err := request.OpenCursor("chat", p.cursor("chat", position))
 	require.NoError(f, err)
 	f.Add(content, true)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
@@ -30,10 +30,10 @@ func FuzzCursor(f *testing.F) {
 		if seal { // a forger can compute the checksum
 			cursor = request.SealCursor("chat", data)
 		}
-		p, place, err := openListCursor("chat", cursor, request.Query{"limit": {"7"}, "cursor": {cursor}})
+		p, position, err := openListCursor("chat", cursor, request.Query{"limit": {"7"}, "cursor": {cursor}})
 		var last *store.Record
 		if err == nil {
-			last, err = p.recordAt(place)
+			last, err = p.recordAt(position)
 		}
 		if err != nil {
 			require.Equal(t, problem.InvalidCursor, kit.RequireProblem(t, err).Code)
@@ -42,6 +42,6 @@ func FuzzCursor(f *testing.F) {
 		requireValid(t, p)
 		require.NoError(t, lastseen.CheckUser(last.User))
 		require.True(t, p.from <= last.At && last.At <= p.to)
-		require.Equal(t, cursor, p.cursor("chat", placeOf(*last)))
+		require.Equal(t, cursor, p.cursor("chat", positionOf(*last)))
 	})
 }

@@ -94,7 +94,7 @@ func (e *eventStream) end(reason error) error {
 
 // sendTick sends a tick.
 func (e *eventStream) sendTick(batch feed.Batch) error {
-	e.cursor = subscription.Cursor(e.namespace, batch.Places)
+	e.cursor = subscription.Cursor(e.namespace, batch.Positions)
 	return e.sendEvent(eventTick, e.cursor, func(b []byte) []byte {
 		b = request.Timestamp(batch.AsOf).AppendJSON(append(b, `{"as_of":`...))
 		return append(request.AppendString(append(b, `,"cursor":`...), e.cursor), '}')
@@ -107,7 +107,7 @@ func (e *eventStream) sendBatch(batch feed.Batch) error {
 	if batch.Reset {
 		name = eventReset
 	}
-	last := subscription.Cursor(e.namespace, batch.Places)
+	last := subscription.Cursor(e.namespace, batch.Positions)
 	if len(users) > maxEvent {
 		e.cursor = subscription.PartCursor(e.namespace)
 	}

@@ -110,7 +110,7 @@ func (s *server) listUsers(c echo.Context, q request.Query, namespace string) er
 	records = records[min(skip, len(records)):]
 	if len(records) > limit {
 		records = records[:limit]
-		next = new(p.cursor(namespace, placeOf(records[limit-1])))
+		next = new(p.cursor(namespace, positionOf(records[limit-1])))
 	}
 	details, err := users.ReadDetails(ctx, namespace, records)
 	if err != nil {
@@ -137,11 +137,11 @@ func (s *server) listPage(
 	ctx context.Context, users audience.Users, namespace string, q request.Query, limit int,
 ) (listParams, *store.Record, error) {
 	if cursor, given := q.Get("cursor"); given {
-		p, place, err := openListCursor(namespace, cursor, q)
+		p, position, err := openListCursor(namespace, cursor, q)
 		if err != nil {
 			return p, nil, err
 		}
-		after, err := p.recordAt(place)
+		after, err := p.recordAt(position)
 		return p, after, err
 	}
 	p, err := s.listParams(ctx, users, namespace, q)
@@ -178,35 +178,35 @@ func (s *server) latest(ctx context.Context, users store.Reader, namespace strin
 	return max(now, min(newest, now+maxAhead)), nil
 }
 
-// cursor returns the cursor of the page of a list after a place.
-func (p listParams) cursor(list string, place []byte) string {
-	return request.SealCursor(list, append([]byte(p.canonical+"\x00"), place...))
+// cursor returns the cursor of the page of a list after a position.
+func (p listParams) cursor(list string, position []byte) string {
+	return request.SealCursor(list, append([]byte(p.canonical+"\x00"), position...))
 }
 
-// openListCursor returns the parameters of the list and the place in a cursor: see [request.OpenListCursor].
-func openListCursor(list, cursor string, q request.Query) (p listParams, place []byte, err error) {
-	place, err = request.OpenListCursor(list, cursor, q, func(q request.Query) (string, error) {
+// openListCursor returns the parameters of the list and the position in a cursor: see [request.OpenListCursor].
+func openListCursor(list, cursor string, q request.Query) (p listParams, position []byte, err error) {
+	position, err = request.OpenListCursor(list, cursor, q, func(q request.Query) (string, error) {
 		p, err = readListParams(q, view{})
 		return p.canonical, err
 	})
-	return p, place, err
+	return p, position, err
 }
 
-// placeOf returns the place of a record in a list of users.
-func placeOf(last store.Record) []byte {
-	place := uint64(last.At) << 1
+// positionOf returns the position of a record in a list of users.
+func positionOf(last store.Record) []byte {
+	position := uint64(last.At) << 1
 	if last.Left {
-		place |= 1
+		position |= 1
 	}
-	return append(binary.BigEndian.AppendUint64(nil, place), last.User...)
+	return append(binary.BigEndian.AppendUint64(nil, position), last.User...)
 }
 
-// recordAt returns the record at a place, which is hostile input.
-func (p listParams) recordAt(place []byte) (*store.Record, error) {
-	if len(place) < 8 {
+// recordAt returns the record at a position, which is hostile input.
+func (p listParams) recordAt(position []byte) (*store.Record, error) {
+	if len(position) < 8 {
 		return nil, request.ErrListCursor()
 	}
-	n, user := binary.BigEndian.Uint64(place), string(place[8:])
+	n, user := binary.BigEndian.Uint64(position), string(position[8:])
 	at := lastseen.Instant(n >> 1)
 	if at < p.from || at > p.to || lastseen.CheckStoredUser(user) != nil {
 		return nil, request.ErrListCursor()

@@ -178,7 +178,7 @@ func cached(c echo.Context, tag string, age int64) bool {
 }
 
 // maxAge returns how long a response about users may be kept, in milliseconds: until the first of their statuses
-// decays, or of their availabilities or calls ends, at most for [maxMaxAge].
+// changes, or of their availabilities or calls ends, at most for [maxMaxAge].
 func (v view) maxAge(users []presence) int64 {
 	age := int64(maxMaxAge)
 	for _, u := range users {

@@ -31,7 +31,7 @@ func notOfOthers() map[string]string {
 		"Ping": writes, "Leave": writes, "RecordDevices": writes, "SetAvailability": writes, "SetContacts": writes,
 		"ChangeContacts": writes, "Forget": writes, "Trim": writes, "TrimContacts": writes, "CloseConnections": writes,
 		"DeleteNamespace": writes, "RemoveEmpty": writes, "Register": writes,
-		"RecordChanges": feeds, "ReadChanges": feeds, "SnapshotChanges": feeds, "SweepChanges": feeds,
+		"RecordChanges": feeds, "ReadChanges": feeds, "SnapshotChanges": feeds, "AdvanceChanges": feeds,
 		"ScanUsers":        feeds,
 		"ReadAvailability": own, "ListContacts": own,
 		"AreContacts": "it decides who is seen",

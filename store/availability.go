@@ -66,8 +66,8 @@ var (
 //
 //   - A call of SetAvailability that changes what is published appends one entry, atomically with the write.
 //   - Becoming invisible appends what the leave appends.
-//   - SweepChanges appends an entry for each user whose availability ends on the way, in the order of the ends and
-//     decays. The end of a hidden time is none.
+//   - AdvanceChanges appends an entry for each user whose availability ends on the way, in the order of the ends and
+//     transitions. The end of a hidden time is none.
 //   - Each entry has everything that is published of its user, whatever changed, and what was published before.
 //   - An entry of a user who is forgotten says nothing. It is appended if others could see a state, or something said.
 //
@@ -121,7 +121,7 @@ type Details struct {
 const (
 	// HiddenKept is how long, at least, pings from a hidden time that ended stay hidden.
 	HiddenKept = 30 * 24 * time.Hour
-	// MaxEnds is the number of users whose availability one call of SweepChanges ends, in each shard, unless more end
+	// MaxEnds is the number of users whose availability one call of AdvanceChanges ends, in each shard, unless more end
 	// in the same millisecond.
 	MaxEnds = 250
 )

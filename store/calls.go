@@ -82,7 +82,7 @@ type Calls interface {
 
 	// KeepCallsAlive notes that users take part in their calls: those that are active, and on the device of the call if
 	// it is known. Others are ignored. Up to MaxCallBatch users.
-	KeepCallsAlive(ctx context.Context, namespace string, heard []KeepAlive) (KeptAlive, error)
+	KeepCallsAlive(ctx context.Context, namespace string, active []KeepAlive) (KeptAlive, error)
 
 	// ReadCalls returns calls by their IDs, also those that are over, for CallsKept, and then the calls that go on of
 	// users who are parties; an empty Call for each that does not exist. Up to MaxCallBatch IDs and users.
@@ -117,7 +117,7 @@ type NewCall struct {
 	App        string // JSON of at most MaxCallApp bytes; "" for none
 
 	Ring    time.Duration // how long it rings at most
-	Timeout time.Duration // for how long a party of the active call need not be heard
+	Timeout time.Duration // for how long a party of the active call need not be active
 	Shown   bool          // the parties are shown to be in a call
 
 	Key    string // the idempotency key; "" for none. Keys of different callers are different

@@ -27,8 +27,8 @@ var (
 //
 //   - A write (Ping, Leave) that changes the published presence appends one entry for the user, atomically with the
 //     write. A write that changes the time alone appends nothing.
-//   - Time changes presences, too: SweepChanges moves the watermark, and appends one entry for each user whose status
-//     decayed.
+//   - Time also changes presences: AdvanceChanges moves the watermark, and appends one entry for each user who turned
+//     yellow or grey.
 //   - A call that changes contacts of an owner appends, in the same step, an entry with Contacts for the owner. It says
 //     nothing about presences.
 //   - Forget of a known user appends an entry with the zero state, whatever was published. Earlier entries of that
@@ -40,12 +40,12 @@ var (
 // So the entries of one user that are not of contacts alternate: each differs from the one before it in status or left,
 // except the entry of a user who is forgotten.
 //
-// # Places
+// # Positions
 //
-// A place is a position in a feed. Reading on from a place either returns exactly the entries after it, none missing
-// and none twice, or reports a reset, whatever happened in between: expiry, deletion, a failover to a server that lost
-// the end, a clock that was set back. A snapshot has the places that fit it: reading on from there returns what
-// changed since the snapshot.
+// A position is between two entries of a feed. Reading on from a position either returns exactly the entries after it,
+// none missing and none twice, or reports a reset, whatever happened in between: expiry, deletion, a failover to a
+// server that lost the end, a clock that was set back. A snapshot has the positions that fit it: reading on from there
+// returns what changed since the snapshot.
 //
 // # How long entries are kept
 //
@@ -54,31 +54,33 @@ var (
 type Changes interface {
 	// RecordChanges has the changes of a namespace recorded, with these thresholds, from now on until ChangesKept after
 	// the last call. It returns ErrNoFeed if the namespace cannot have a feed, and ErrNotRecorded if the namespace does
-	// not exist: reading must not make state. If a feed exists, its thresholds stay: see SweepChanges.
+	// not exist: reading must not make state. If a feed exists, its thresholds stay: see AdvanceChanges.
 	RecordChanges(ctx context.Context, namespace string, t lastseen.Thresholds) error
 
-	// ReadChanges reads, for each of the reads, the entries after its places. Each read has its own result.
+	// ReadChanges reads, for each of the reads, the entries after its positions. Each read has its own result.
 	ReadChanges(ctx context.Context, reads []*ChangesRead)
 
-	// SnapshotChanges returns the published presences of users, in the order asked, and the places that fit them. It
+	// SnapshotChanges returns the published presences of users, in the order asked, and the positions that fit them. It
 	// returns ErrNotRecorded without a feed. It is for at most MaxWatched users.
 	SnapshotChanges(ctx context.Context, namespace string, users []string) (Snapshot, error)
 
-	// ScanUsers returns some users of a namespace, or none, and the place after them: "" at the end, and to begin. The
-	// limit is about how many it returns at most; large ones are reduced, so that each call takes at most some
+	// ScanUsers returns some users of a namespace, or none, and the position after them: "" at the end, and to begin.
+	// The limit is about how many it returns at most; large ones are reduced, so that each call takes at most some
 	// milliseconds of the store. A user who is known from the first call of a scan to the last is returned at least
-	// once, whatever happens to others; those may be returned or not. If that is no longer certain at a place, as after
-	// a failover, enough of the scan is repeated; from a place that is not valid, all of it.
-	ScanUsers(ctx context.Context, namespace string, after Place, limit int) (users []string, next Place, err error)
+	// once, whatever happens to others; those may be returned or not. If that is no longer certain at a position, as
+	// after a failover, enough of the scan is repeated; from a position that is not valid, all of it.
+	ScanUsers(
+		ctx context.Context, namespace string, after Position, limit int,
+	) (users []string, next Position, err error)
 
-	// SweepChanges moves, for each of the sweeps, the watermark towards its Now, and appends the users who decay on the
-	// way, about MaxSweep of them in each shard. Each sweep has its own result. Of several processes that sweep one
-	// namespace, the one that swept last goes on; another takes over when the watermark is SweepTakeover behind the
-	// store's clock. If its thresholds differ from the feed's, it then restarts the feed.
+	// AdvanceChanges moves, for each of the advances, the watermark towards its Now, and appends the users who turn
+	// yellow or grey until then, about MaxAdvance of them in each shard. Each advance has its own result. Of several
+	// processes that advance one feed, the one that advanced it last continues; another takes over when the watermark
+	// is AdvanceTakeover behind the store's clock. If its thresholds differ from the feed's, it then restarts the feed.
 	//
-	// The feed restarts, which readers see as a reset, when the watermark is further ahead of the store's clock
-	// than MaxAhead or half the green threshold, or when more users decay than could be kept.
-	SweepChanges(ctx context.Context, sweeps []*ChangesSweep)
+	// The feed restarts, which readers see as a reset, when the watermark is further ahead of the store's clock than
+	// MaxAhead or half the green threshold, or when more users turn yellow or grey than could be kept.
+	AdvanceChanges(ctx context.Context, advances []*ChangesAdvance)
 }
 
 const (
@@ -90,21 +92,21 @@ const (
 	MaxChangesRead = 1000
 	// MaxWatched is the number of users of a snapshot at most.
 	MaxWatched = 5000
-	// MaxSweep is the number of users that one call of SweepChanges decays in each shard, unless more of them decay
-	// in the same millisecond.
-	MaxSweep = 250
-	// MaxSweepInstant is the number of users that may decay in the same millisecond, in each shard. If there are more,
-	// the feed restarts.
-	MaxSweepInstant = 10_000
-	// SweepTakeover is how far the watermark is behind before another process sweeps.
-	SweepTakeover = 3 * time.Second
-	// SweepTakeoverOthers is the same for a process with other thresholds.
-	SweepTakeoverOthers = 10 * time.Second
+	// MaxAdvance is the number of users who turn yellow or grey in each shard in one call of AdvanceChanges, unless
+	// more of them do in the same millisecond.
+	MaxAdvance = 250
+	// MaxAdvanceInstant is the number of users that may turn yellow or grey in the same millisecond, in each shard. If
+	// there are more, the feed restarts.
+	MaxAdvanceInstant = 10_000
+	// AdvanceTakeover is how far the watermark is behind before another process advances it.
+	AdvanceTakeover = 3 * time.Second
+	// AdvanceTakeoverOthers is the same for a process with other thresholds.
+	AdvanceTakeoverOthers = 10 * time.Second
 )
 
-// Place is a position in one shard's part of a feed. It is opaque outside the store, safe in any text, and no secret.
-// Stores check places as untrusted input: an unknown one is a reset.
-type Place string
+// Position is between two entries in one shard's part of a feed. It is opaque outside the store, safe in any text, and
+// no secret. Stores check positions as untrusted input: an unknown one is a reset.
+type Position string
 
 // Published is what readers of a feed are told about a user.
 type Published struct {
@@ -144,47 +146,47 @@ type Change struct {
 	Was       Details          // published before
 	Contacts  bool             // the user's contacts changed; nothing of the user is known from the entry
 	Recorded  lastseen.Instant // when the entry was appended, by the store's clock
-	Shard     int              // that the entry is in; its index in Places
-	Place     Place            // of the entry: reading that shard on from here returns what follows
+	Shard     int              // that the entry is in; its index in Positions
+	Position  Position         // of the entry: reading that shard on from here returns what follows
 }
 
 // Forgotten reports whether the entry says that the user has no state: earlier entries of the user do not count.
 func (c Change) Forgotten() bool { return !c.Known() && !c.Contacts }
 
-// ChangesRead asks for the entries of a namespace after some places, and has the result.
+// ChangesRead asks for the entries of a namespace after some positions, and has the result.
 type ChangesRead struct {
 	Namespace string
-	After     []Place // one for each shard; nil for the end of the feed
-	Limit     int     // of entries, in each shard; 1 to MaxChangesRead
+	After     []Position // one for each shard; nil for the end of the feed
+	Limit     int        // of entries, in each shard; 1 to MaxChangesRead
 
-	// The result. After a reset, Places are the end of the feed, and there are no Changes.
+	// The result. After a reset, Positions are the end of the feed, and there are no Changes.
 	Changes   []Change         // those of each shard in order; those of one user are in one shard
-	Places    []Place          // after Changes
+	Positions []Position       // after Changes
 	Watermark lastseen.Instant // the feed is complete up to here once More is false: the earliest of the shards'
 	More      bool             // a shard had Limit entries
-	Reset     bool             // the entries after the places cannot be told
+	Reset     bool             // the entries after the positions cannot be told
 	Err       error            // ErrNotRecorded, ErrNoFeed or any error of stores
 }
 
 // Snapshot is what was published at one moment in each shard.
 type Snapshot struct {
 	Users     []Published
-	Places    []Place
+	Positions []Position
 	Watermark lastseen.Instant // the earliest of the shards'
 }
 
-// ChangesSweep asks to move the watermark of a namespace, and has the result.
-type ChangesSweep struct {
+// ChangesAdvance asks to move the watermark of a namespace, and has the result.
+type ChangesAdvance struct {
 	Namespace  string
 	Thresholds lastseen.Thresholds
 	Now        lastseen.Instant // the time by the store's clock; refused if more than MaxAhead ahead of a fresh reading
 
 	// The result.
-	Decays    int              // entries that were appended
-	Lag       time.Duration    // of the decay that waited longest for this sweep; 0 without decays
-	Begun     bool             // the feed restarted
-	More      bool             // more users decay until Now: call again
-	Elsewhere bool             // another process sweeps this namespace, or one of its shards
-	Watermark lastseen.Instant // the earliest of the shards'
-	Err       error            // ErrNotRecorded or any error of stores
+	Transitions int              // entries that were appended
+	Lag         time.Duration    // of the transition that waited longest for this advance; 0 without any
+	Begun       bool             // the feed restarted
+	More        bool             // more users turn yellow or grey until Now: call again
+	Elsewhere   bool             // another process advances this feed, or one of its shards
+	Watermark   lastseen.Instant // the earliest of the shards'
+	Err         error            // ErrNotRecorded or any error of stores
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/lastseen/lastseen/store/jobs"
 )
 
-// NewFeeds returns a hub that follows the changes of a store, which are swept, until the test ends. It follows up to a
-// number of users, or as many as the default if that is zero.
+// NewFeeds returns a hub that follows the changes of a store, and advances their watermarks, until the test ends. It
+// follows up to a number of users, or as many as the default if that is zero.
 func NewFeeds(t *testing.T, s store.Store, settings api.Settings, max int) *feed.Hub {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	of := func(string) feed.Settings {
 		return feed.Settings{Thresholds: settings.Thresholds, Mode: settings.Changes}
 	}
-	sweep := jobs.NewSweep(s, func() []string { return nil }, of, logger)
-	hub := feed.New(feed.Options{Store: s, Settings: of, Recorded: sweep.Add, Logger: logger, MaxWatches: max})
-	kit.Background(t, hub.Run, sweep.Run)
+	watermarks := jobs.NewWatermarks(s, func() []string { return nil }, of, logger)
+	hub := feed.New(feed.Options{Store: s, Settings: of, Recorded: watermarks.Add, Logger: logger, MaxWatches: max})
+	kit.Background(t, hub.Run, watermarks.Run)
 	return hub
 }
 

@@ -25,13 +25,13 @@ import (
 )
 
 // BubbleServer is a server with the usual limits, in a bubble whose clock advances only when every goroutine waits. It
-// follows and sweeps the changes of its store.
+// follows the changes of its store and advances their watermarks.
 type BubbleServer struct {
 	t       *testing.T
 	Config  api.Config
 	Handler atomic.Pointer[http.Handler]
 	conns   chan net.Conn
-	Sweep   func() (stop func())
+	Advance func() (stop func())
 }
 
 // InBubble runs a test with a server.
@@ -49,9 +49,9 @@ func InBubble(t *testing.T, test func(*testing.T, *BubbleServer)) {
 		require.NoError(t, w.Config.Store.Register(t.Context(), []string{"chat"}))
 		w.Config.Feeds = feed.New(feed.Options{Store: w.Config.Store, Settings: of, Logger: logger})
 		kit.Background(t, w.Config.Feeds.Run)
-		w.Sweep = func() func() {
-			sweep := jobs.NewSweep(w.Config.Store, func() []string { return []string{"chat"} }, of, logger)
-			return w.Run(sweep.Run)
+		w.Advance = func() func() {
+			watermarks := jobs.NewWatermarks(w.Config.Store, func() []string { return []string{"chat"} }, of, logger)
+			return w.Run(watermarks.Run)
 		}
 		w.serve()
 		test(t, w)

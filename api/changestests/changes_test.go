@@ -120,16 +120,16 @@ func TestInvalidPolls(t *testing.T) {
 	w.Fails(problem.UnknownParameter, "POST", "/chat/changes?limit=1", `{}`)
 }
 
-// TestUnknownPlaces checks that a cursor with places that no store has given, such as those of another store or of long
-// ago, is a reset, with all users followed.
-func TestUnknownPlaces(t *testing.T) {
+// TestUnknownPositions checks that a cursor with positions that no store has given, such as those of another store or
+// of long ago, is a reset, with all users followed.
+func TestUnknownPositions(t *testing.T) {
 	t.Parallel()
 	w := newLiveServer(t)
 	w.Post("/chat/users/alice/ping", "")
-	for _, places := range [][]store.Place{{""}, {"x"}, {"x", "y"}, {"abc-1"}, slices.Repeat([]store.Place{"1-0:1"}, 64)} {
-		cursor := kit.PlacesCursor(places...)
+	for _, positions := range [][]store.Position{{""}, {"x"}, {"x", "y"}, {"abc-1"}, slices.Repeat([]store.Position{"1-0:1"}, 64)} {
+		cursor := kit.PositionsCursor(positions...)
 		r := w.Get("/chat/changes?user=alice&user=bob&cursor=" + cursor)
-		require.Equal(t, true, r["reset"], places)
+		require.Equal(t, true, r["reset"], positions)
 		require.Equal(t, []string{"alice green", "bob grey"}, kit.Statuses(r))
 		after := w.Get("/chat/changes?user=alice&user=bob&cursor=" + kit.CursorOf(r))
 		require.Equal(t, false, after["reset"])
@@ -188,7 +188,7 @@ func TestWatchesAreCharged(t *testing.T) {
 	t.Parallel()
 	w := chargedServer(t)
 	require.NoError(t, w.Store.SetContacts(t.Context(), "chat", "ann", strings.Split("abcdefghijkl", "")))
-	reset := "&cursor=" + kit.PlacesCursor("x")
+	reset := "&cursor=" + kit.PositionsCursor("x")
 	const twelve = "/chat/changes?user=a&user=b&user=c&user=d&user=e&user=f&user=g&user=h&user=i&user=j&user=k&user=l"
 	for i, path := range []string{twelve, "/chat/changes?contacts_of=ann"} {
 		caller, other := kit.ForwardedFor(fmt.Sprintf("203.0.113.%d", i)), kit.ForwardedFor(fmt.Sprintf("198.51.100.%d", i))
@@ -199,7 +199,7 @@ func TestWatchesAreCharged(t *testing.T) {
 			w.Send("GET", path+"&cursor="+kit.CursorOf(opened), "", other).Is(t, http.StatusOK)
 		}
 	}
-	waited := "&cursor=" + kit.PlacesCursor("-")
+	waited := "&cursor=" + kit.PositionsCursor("-")
 	for i, header := range []string{"Accept: */*", kit.AcceptEvents} {
 		for k, made := range []string{reset, waited} {
 			caller := kit.ForwardedFor(fmt.Sprintf("192.0.2.%d", 2*i+k))

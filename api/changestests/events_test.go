@@ -83,8 +83,8 @@ func TestPagesEnd(t *testing.T) {
 	cursor := kit.CursorOf(w.Get("/chat/changes?snapshot=none"))
 	content, err := base64.RawURLEncoding.DecodeString(cursor)
 	require.NoError(t, err)
-	place := string(content[11:]) // after a checksum, the version, and the numbers of places and of bytes
-	last := w.Follow("GET", "/chat/changes?status=yellow&cursor="+kit.PlacesCursor(store.Place(place), "scan:"), "").Changes()
+	position := string(content[11:]) // after a checksum, the version, and the numbers of positions and of bytes
+	last := w.Follow("GET", "/chat/changes?status=yellow&cursor="+kit.PositionsCursor(store.Position(position), "scan:"), "").Changes()
 	require.Empty(t, kit.Statuses(last.Data))
 	require.Equal(t, false, last.Data["more"])
 }
@@ -109,9 +109,9 @@ func TestLargeEvents(t *testing.T) {
 	require.Equal(t, false, two.Data["more"])
 	require.Equal(t, users, append(kit.Names(one.Data), kit.Names(two.Data)...))
 
-	old := kit.PlacesCursor()
+	old := kit.PositionsCursor()
 	w.Send("GET", "/chat/changes?cursor="+old, "").Is(t, http.StatusBadRequest)
-	old = kit.PlacesCursor(append(placesOf(t, two.ID), "of another store")...)
+	old = kit.PositionsCursor(append(positionsOf(t, two.ID), "of another store")...)
 	for range 2 {
 		r = w.Follow("POST", "/chat/changes", body, "Last-Event-ID: "+old)
 		one, two = r.Changes(), r.Changes()
@@ -181,13 +181,13 @@ func TestReloadWhileOpening(t *testing.T) {
 	require.False(t, ok, "before the first tick")
 }
 
-// placesOf returns the places that a cursor of changes has.
-func placesOf(t *testing.T, cursor string) []store.Place {
+// positionsOf returns the positions that a cursor of changes has.
+func positionsOf(t *testing.T, cursor string) []store.Position {
 	t.Helper()
 	sealed, err := base64.RawURLEncoding.DecodeString(cursor)
 	require.NoError(t, err)
 	require.Greater(t, len(sealed), 9)
-	places, rest := []store.Place{}, sealed[9:] // after the checksum and the version
+	positions, rest := []store.Position{}, sealed[9:] // after the checksum and the version
 	cut := func() uint64 {
 		n, size := binary.Uvarint(rest)
 		require.Positive(t, size)
@@ -196,8 +196,8 @@ func placesOf(t *testing.T, cursor string) []store.Place {
 	}
 	for range cut() {
 		length := cut()
-		places, rest = append(places, store.Place(rest[:length])), rest[length:]
+		positions, rest = append(positions, store.Position(rest[:length])), rest[length:]
 	}
 	require.Empty(t, rest)
-	return places
+	return positions
 }

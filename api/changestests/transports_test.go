@@ -154,7 +154,7 @@ func TestTransports(t *testing.T) {
 				require.Equal(t, []string{a + " grey"}, sent(next).statuses)
 				end()
 
-				next, end = two.follow(w, following{users: users, cursor: kit.PlacesCursor("unknown")})
+				next, end = two.follow(w, following{users: users, cursor: kit.PositionsCursor("unknown")})
 				got = sent(next)
 				require.Equal(t, []string{a + " grey", b + " grey"}, got.statuses)
 				require.True(t, got.reset)
@@ -206,7 +206,7 @@ func TestTransportsAreCharged(t *testing.T) {
 			opened := sent(next)
 			end()
 			transport.refused(w, f)
-			f.cursor = kit.PlacesCursor("unknown")
+			f.cursor = kit.PositionsCursor("unknown")
 			transport.refused(w, f)
 			f.cursor, f.caller = opened.cursor, from("198.51.100.%d", i)
 			for range 3 {

@@ -19,11 +19,11 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 )
 
-// TestTicks follows a user who is silent, for longer than any time limit of the server: each decay arrives within 1.5
-// seconds, and something does every 20 seconds.
+// TestTicks follows a user who is silent, for longer than any time limit of the server: each transition arrives within
+// 1.5 seconds, and something does every 20 seconds.
 func TestTicks(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
-		defer w.Sweep()()
+		defer w.Advance()()
 		w.Whole("POST", "/users/alice/ping")
 		pinged := time.Now()
 		r := w.Follow()
@@ -49,11 +49,11 @@ func TestTicks(t *testing.T) {
 	})
 }
 
-// TestNoTicks checks that there are no ticks while changes are not swept, so that clients notice, and that polls are
-// refused.
+// TestNoTicks checks that there are no ticks while watermarks do not advance, so that clients notice, and that polls
+// are refused.
 func TestNoTicks(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
-		stop := w.Sweep()
+		stop := w.Advance()
 		r := w.Follow()
 		first := r.Changes()
 		stop()
@@ -74,7 +74,7 @@ func TestNoTicks(t *testing.T) {
 			r := w.Whole("GET", "/changes?user=alice&wait="+wait+"&cursor="+first.ID)
 			require.Equal(t, http.StatusServiceUnavailable, r.Status)
 		}
-		defer w.Sweep()()
+		defer w.Advance()()
 		resumed := time.Now()
 		require.Equal(t, "tick", (<-events).Name)
 		require.Less(t, time.Since(resumed), 10*time.Second)
@@ -85,7 +85,7 @@ func TestNoTicks(t *testing.T) {
 // TestLongPollWaits checks that a long poll takes the time that was asked for, and has nothing then.
 func TestLongPollWaits(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
-		defer w.Sweep()()
+		defer w.Advance()()
 		first := w.Whole("GET", "/changes?user=alice").JSON(t)
 		began := time.Now()
 		r := w.Whole("GET", "/changes?user=alice&wait=50s&cursor="+kit.CursorOf(first))
@@ -100,7 +100,7 @@ func TestLongPollWaits(t *testing.T) {
 // expires.
 func TestWaitingEndsWithTheToken(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
-		defer w.Sweep()()
+		defer w.Advance()()
 		authenticator, token := kit.Signed(t, func(c *auth.Config) { c.Tokens.Leeway = 10 * time.Second })
 		w.Reload(func(c *api.Config) { c.Auth = authenticator })
 		expires, alice := time.Now().Add(35*time.Second), kit.Bearer(token("alice", 35*time.Second))
@@ -136,7 +136,7 @@ func TestReloadEndsWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
-				defer w.Sweep()()
+				defer w.Advance()()
 				w.Authenticate(auth.Config{Keys: []auth.Key{service}})
 				r := w.Follow(kit.Bearer(key))
 				poll := w.Request("GET", "/changes?user=alice&wait=50s&cursor="+r.Changes().ID, kit.Bearer(key))
@@ -163,7 +163,7 @@ func TestReloadEndsWaiting(t *testing.T) {
 // and that what they followed is given back.
 func TestSlowFollowers(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
-		defer w.Sweep()()
+		defer w.Advance()()
 		conn := w.Request("GET", "/changes", kit.AcceptEvents)
 		time.Sleep(29 * time.Second)
 		require.Equal(t, 1, w.Config.Feeds.Stats().Watchers)

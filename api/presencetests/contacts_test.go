@@ -151,7 +151,7 @@ func TestContactsCursor(t *testing.T) {
 		require.Equal(t, "2026-11-20T12:00:00.000Z", page["as_of"], "the first page fixes it")
 	}
 	w.Write("PATCH", contactsPath, `{"remove":["a","c"]}`)
-	require.Equal(t, []string{"d"}, kit.Names(w.Get(next)), "the place need not exist")
+	require.Equal(t, []string{"d"}, kit.Names(w.Get(next)), "the position need not exist")
 	refused := []string{"/chat/users/alic/contacts?cursor=" + cursor}
 	for _, other := range []string{"&status=grey", "&green=31s", "&yellow=6m", "&as_of=1795176001", "&green=abc"} {
 		refused = append(refused, next+other)

@@ -31,7 +31,7 @@ func TestFreshness(t *testing.T) {
 		{59*time.Second + time.Millisecond, "max-age=0", "0.999 s, rounded down"},
 		{time.Minute, "max-age=5", "yellow for long"},
 		{298 * time.Second, "max-age=2", "yellow for 2 s"},
-		{5 * time.Minute, "max-age=5", "grey does not decay"},
+		{5 * time.Minute, "max-age=5", "grey does not change with time"},
 	} {
 		w.Store.Set(kit.Now.Add(step.age))
 		for _, path := range []string{kit.AliceUser, kit.AliceLookup, aliceDot} {
@@ -46,7 +46,7 @@ func TestFreshness(t *testing.T) {
 	w.Store.Set(kit.Now.Add(58 * time.Second))
 	w.Post("/chat/users/zoe/ping", "")
 	lookup := w.Send("GET", kit.AliceLookup, "")
-	require.Equal(t, "max-age=2", lookup.Header.Get("Cache-Control"), "the first of several to decay decides")
+	require.Equal(t, "max-age=2", lookup.Header.Get("Cache-Control"), "the first of several to change decides")
 }
 
 // TestFreshnessOfDetails checks that a response may not be cached past the end of a user's availability, by the

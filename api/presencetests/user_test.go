@@ -114,13 +114,13 @@ func TestWhoSeesDevices(t *testing.T) {
 func TestCloseConnections(t *testing.T) {
 	t.Parallel()
 	apitest.EachStore(t, func(t *testing.T, w *apitest.Server) {
-		_, place, err := w.Store.Disconnects(t.Context(), "")
+		_, position, err := w.Store.Disconnects(t.Context(), "")
 		require.NoError(t, err)
 		w.Post("/chat/users/bob/ping", "")
 		w.Send("DELETE", "/chat/users/alice/connections", "").Is(t, http.StatusNoContent)
 		w.Send("DELETE", "/chat/users/bob", "").Is(t, http.StatusNoContent)
 		w.Send("DELETE", "/chat?confirm=chat", "").Is(t, http.StatusNoContent)
-		disconnects, _, err := w.Store.Disconnects(t.Context(), place)
+		disconnects, _, err := w.Store.Disconnects(t.Context(), position)
 		require.NoError(t, err)
 		require.Len(t, disconnects, 3)
 		require.Equal(t, "chat", disconnects[2].Namespace)

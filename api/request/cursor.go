@@ -31,15 +31,15 @@ func SealCursor(list string, content []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(checksum(list, content), content...))
 }
 
-// OpenListCursor opens a cursor that was sealed for the list with a canonical query, a NUL and a place, and returns the
-// place. A cursor is hostile input. Parameters that the query q repeats must have the same values. The function read
-// reads a query and returns it in its canonical form.
-func OpenListCursor(list, cursor string, q Query, read func(Query) (string, error)) (place []byte, err error) {
+// OpenListCursor opens a cursor that was sealed for the list with a canonical query, a NUL and a position, and returns
+// the position. A cursor is hostile input. Parameters that the query q repeats must have the same values. The function
+// read reads a query and returns it in its canonical form.
+func OpenListCursor(list, cursor string, q Query, read func(Query) (string, error)) (position []byte, err error) {
 	content, err := OpenCursor(list, cursor)
 	if err != nil {
 		return nil, ErrListCursor()
 	}
-	sealed, place, found := bytes.Cut(content, []byte{0})
+	sealed, position, found := bytes.Cut(content, []byte{0})
 	values, err := url.ParseQuery(string(sealed))
 	if err != nil || !found {
 		return nil, ErrListCursor()
@@ -52,7 +52,7 @@ func OpenListCursor(list, cursor string, q Query, read func(Query) (string, erro
 		return nil, problem.New(problem.InvalidCursor,
 			"A parameter differs from the first page. With a cursor, only `limit` can change.")
 	}
-	return place, nil
+	return position, nil
 }
 
 // ErrListCursor returns the error of a cursor that no page of the list has.

@@ -103,8 +103,8 @@ func TestForgedCursorContents(t *testing.T) {
 	t.Parallel()
 	w := apitest.NewLimitedServer(t)
 	w.Post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
-	// content is a canonical query with some parameters changed (removed, if their new value is "-"), and a place.
-	content := func(changes string, place ...byte) []byte {
+	// content is a canonical query with some parameters changed (removed, if their new value is "-"), and a position.
+	content := func(changes string, position ...byte) []byte {
 		q := url.Values{"as_of": {kit.Now.String()}, "green": {"1m0s"}, "yellow": {"5m0s"}}
 		changed, err := url.ParseQuery(changes)
 		require.NoError(t, err)
@@ -121,19 +121,19 @@ func TestForgedCursorContents(t *testing.T) {
 			}
 			delete(q, name)
 		}
-		return append(append([]byte(text[1:]), 0), place...)
+		return append(append([]byte(text[1:]), 0), position...)
 	}
-	place := func(at lastseen.Instant, user string) []byte {
+	position := func(at lastseen.Instant, user string) []byte {
 		return append(binary.BigEndian.AppendUint64(nil, uint64(at)<<1), user...)
 	}
-	good, plain := place(kit.Now, "a"), content("")
+	good, plain := position(kit.Now, "a"), content("")
 	refused := [][]byte{
 		{},
 		plain[:len(plain)-1], content("", good[:7]...), append([]byte("%61"+string(plain[1:])), good...),
 		append([]byte("a;b&"+string(plain)), good...), append([]byte("%&"+string(plain)), good...),
-		content("from=1970-01-01T00:00:00.009Z&to=1970-01-01T00:00:00.008Z", place(8, "a")...),
+		content("from=1970-01-01T00:00:00.009Z&to=1970-01-01T00:00:00.008Z", position(8, "a")...),
 		// beyond all time
-		content("from=1970-01-01T00:00:00.009Z", place(8, "a")...), content("", place(1<<62, "a")...),
+		content("from=1970-01-01T00:00:00.009Z", position(8, "a")...), content("", position(1<<62, "a")...),
 	}
 	for _, query := range []string{
 		"order=2", "status=blue", "status=grey&status=grey", "status=grey&status=green", // not in order
@@ -141,22 +141,22 @@ func TestForgedCursorContents(t *testing.T) {
 		"cursor=a", "=", "as_of=1795176000", "green=60s", "offset=%2B0" /* other forms */, "from=-1",
 		"as_of=253402300800",
 		"to=" + (kit.Now + 1).String() /* after as_of */, "green=2ms&yellow=1ms", "green=0s&yellow=0s",
-		"yellow=100000h0m0s", "offset=1001", "offset=-1", "to=" + (kit.Now - 1).String(), /* before the place */
+		"yellow=100000h0m0s", "offset=1001", "offset=-1", "to=" + (kit.Now - 1).String(), /* before the position */
 	} {
 		refused = append(refused, content(query, good...))
 	}
 	for _, user := range []string{"", "..", "a\x00b", "a\xff", strings.Repeat("u", 257)} {
-		refused = append(refused, content("", place(kit.Now, user)...))
+		refused = append(refused, content("", position(kit.Now, user)...))
 	}
 	for _, forged := range refused {
 		r := w.Send("GET", "/chat/users?cursor="+kit.SealedCursor("chat", string(forged)), "")
 		require.Equal(t, string(problem.InvalidCursor), r.JSON(t)["code"], "%q: %s", forged, r.Body)
 	}
-	valid := kit.SealedCursor("chat", string(content("", place(kit.Now, "bob")...)))
+	valid := kit.SealedCursor("chat", string(content("", position(kit.Now, "bob")...)))
 	require.Equal(t, []string{"alice"}, kit.Names(w.Get("/chat/users?cursor="+valid)),
 		"who can compute the seal gets what a query gets")
 	for _, version := range []byte{0, 1, 3} {
-		cursor := kit.CursorOfVersion(version, "chat", string(content("", place(kit.Now, "bob")...)))
+		cursor := kit.CursorOfVersion(version, "chat", string(content("", position(kit.Now, "bob")...)))
 		w.Fails(problem.InvalidCursor, "GET", "/chat/users?cursor="+cursor, "")
 	}
 	for _, name := range []string{"", ".", "..", "a/b", "a\x00", "é", strings.Repeat("n", 65)} {

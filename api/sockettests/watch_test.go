@@ -83,7 +83,7 @@ func TestConnectResumes(t *testing.T) {
 	require.Equal(t, []string{"alice green"}, kit.Statuses(again))
 	require.NotEqual(t, cursor, kit.CursorOf(again))
 
-	unknown := kit.PlacesCursor("unknown")
+	unknown := kit.PositionsCursor("unknown")
 	two, lost := w.Hello(fmt.Sprintf(`{"watch":{"users":["alice","bob"]},"cursor":%q}`, unknown))
 	require.Empty(t, kit.Names(lost))
 	require.Equal(t, unknown, kit.CursorOf(lost))
@@ -214,7 +214,7 @@ func TestConnectNoFeed(t *testing.T) {
 // see pings.
 func TestConnectTicks(t *testing.T) {
 	apitest.InBubble(t, func(t *testing.T, w *apitest.BubbleServer) {
-		defer w.Sweep()()
+		defer w.Advance()()
 		w.Connects()
 		s, _ := w.Hello(`{"watch":{"users":["alice"]}}`)
 		tick := s.Want("tick")

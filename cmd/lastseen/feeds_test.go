@@ -15,7 +15,7 @@ func TestMetricsOfFeeds(t *testing.T) {
 	r := newReloadTest(t, "namespaces: {chat: {}}")
 	r.metrics = registry
 	f := r.newFeeds(7)
-	f.sweep.Observe(time.Second)
+	f.watermarks.Observe(time.Second)
 	found := values(t, registry)
 	for name, want := range map[string]float64{
 		"namespaces": 0, "watchers": 0, "watches": 0, "watches_limit": 7, "entries": 0,
@@ -28,7 +28,7 @@ func TestMetricsOfFeeds(t *testing.T) {
 	require.Len(t, found, 11)
 
 	m := newFeedMetrics()
-	m.register(prometheus.NewRegistry(), feed.New(feed.Options{}), f.sweep, 1)
+	m.register(prometheus.NewRegistry(), feed.New(feed.Options{}), f.watermarks, 1)
 	registry = prometheus.NewRegistry()
 	registry.MustRegister(m.resets, m.behind, m.flaps)
 	m.Reset()

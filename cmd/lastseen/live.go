@@ -113,7 +113,7 @@ func (r *runtimeConfig) newCallManager() *calls.Manager {
 	manager := calls.New(r.store, r.logger)
 	storeMetrics{r.metrics}.callManager(manager)
 	manager.Timeout = func(namespace string) time.Duration { return r.config().Namespace(namespace).Green }
-	manager.Heard = r.registry.HeardWithin
+	manager.Active = r.registry.ActiveWithin
 	return manager
 }
 
@@ -139,23 +139,23 @@ func (m storeMetrics) callManager(k *calls.Manager) {
 
 // feeds are what a server runs for changes feeds, for as long as it runs: reloads change only what they ask for.
 type feeds struct {
-	hub   *feed.Hub
-	sweep *jobs.Sweep
+	hub        *feed.Hub
+	watermarks *jobs.Watermarks
 }
 
 // newFeeds returns the feeds of a server. At most maxWatches users are watched at once.
 func (r *runtimeConfig) newFeeds(maxWatches int) feeds {
 	settings := func(namespace string) feed.Settings { return r.config().Feed(namespace) }
 	recorded := func() []string { return r.config().Recorded() }
-	sweep := jobs.NewSweep(r.store, recorded, settings, r.logger)
+	watermarks := jobs.NewWatermarks(r.store, recorded, settings, r.logger)
 	metrics := newFeedMetrics()
 	hub := feed.New(feed.Options{
 		Store: r.store, Settings: settings, MaxWatches: maxWatches, Logger: r.logger,
-		Recorded: sweep.Add, Observe: metrics,
+		Recorded: watermarks.Add, Observe: metrics,
 		Restarted: func(namespace string) { r.registry.RecordAgain(namespace) },
 	})
-	metrics.register(r.metrics, hub, sweep, maxWatches)
-	return feeds{hub, sweep}
+	metrics.register(r.metrics, hub, watermarks, maxWatches)
+	return feeds{hub, watermarks}
 }
 
 // feedMetrics counts what happens in a hub. It implements [feed.Observer].
@@ -181,17 +181,19 @@ func (m *feedMetrics) Behind() { m.behind.Inc() }
 // Flap implements [feed.Observer].
 func (m *feedMetrics) Flap() { m.flaps.Inc() }
 
-// register registers the metrics of a hub and of sweeps, and has the sweeps observed.
-func (m *feedMetrics) register(registerer prometheus.Registerer, hub *feed.Hub, sweep *jobs.Sweep, maxWatches int) {
+// register registers the metrics of a hub and of its watermarks, and has these observed.
+func (m *feedMetrics) register(
+	registerer prometheus.Registerer, hub *feed.Hub, watermarks *jobs.Watermarks, maxWatches int,
+) {
 	lag := observe.NewLag("lastseen_changes_detection_lag_seconds",
 		"How late users who turned yellow or grey were recorded; for each pass, the longest delay.")
-	sweep.Observe = func(d time.Duration) { lag.Observe(d.Seconds()) }
+	watermarks.Observe = func(d time.Duration) { lag.Observe(d.Seconds()) }
 	registerer.MustRegister(m.resets, m.behind, m.flaps, lag)
 	gauges := storeMetrics{registerer}
 	gauges.counter("changes_decays_total", "How often a user turned yellow or grey in a feed.",
-		func() float64 { return float64(sweep.Stats().Decays) })
+		func() float64 { return float64(watermarks.Stats().Transitions) })
 	gauges.counter("changes_begun_total", "Feeds that began again.",
-		func() float64 { return float64(sweep.Stats().Begun) })
+		func() float64 { return float64(watermarks.Stats().Begun) })
 	gauges.gauge("changes_namespaces", "Namespaces whose changes feed this server follows.",
 		func() float64 { return float64(hub.Stats().Namespaces) })
 	gauges.gauge("changes_watchers", "Clients that follow changes.",

@@ -223,7 +223,7 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 		inBackground(longer, r.shared.Listen),
 		inBackground(longer, r.callManager.Run),
 		inBackground(longer, r.registry.Run),
-		inBackground(longer, r.feeds.hub.Run, r.feeds.sweep.Run),
+		inBackground(longer, r.feeds.hub.Run, r.feeds.watermarks.Run),
 	}
 	return func() {
 		for _, stop := range stops {

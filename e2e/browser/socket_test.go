@@ -249,7 +249,7 @@ func TestScriptSocketMoves(t *testing.T) {
 	require.Equal(t, 1, next.WebSockets())
 	require.Empty(t, testbrowser.Evaluate[string](t, b, "downs.join()"))
 	live, gone := s.devices(t, "bob")
-	require.Equal(t, []int{2, 0}, []int{live, gone}, "the old connection decays")
+	require.Equal(t, []int{2, 0}, []int{live, gone}, "the old connection turns grey")
 }
 
 // serveBy lets a server with this state serve the requests from now on.

@@ -40,11 +40,11 @@ func configWithFeeds(t *testing.T, s store.Store, thresholds lastseen.Thresholds
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	settings := func(string) feed.Settings { return feed.Settings{Thresholds: thresholds, Mode: feed.Auto} }
-	sweep := jobs.NewSweep(s, func() []string { return nil }, settings, logger)
+	watermarks := jobs.NewWatermarks(s, func() []string { return nil }, settings, logger)
 	hub := feed.New(feed.Options{
-		Store: s, Settings: settings, Recorded: sweep.Add, Random: func() float64 { return 0 }, Logger: logger,
+		Store: s, Settings: settings, Recorded: watermarks.Add, Random: func() float64 { return 0 }, Logger: logger,
 	})
-	background(t, hub.Run, sweep.Run)
+	background(t, hub.Run, watermarks.Run)
 	return api.Config{
 		Store: s, Feeds: hub,
 		Settings: api.Settings{

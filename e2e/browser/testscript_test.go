@@ -125,13 +125,13 @@ func (f *faultyStore) ReadChanges(ctx context.Context, reads []*store.ChangesRea
 	}
 }
 
-func (f *faultyStore) SweepChanges(ctx context.Context, sweeps []*store.ChangesSweep) {
+func (f *faultyStore) AdvanceChanges(ctx context.Context, advances []*store.ChangesAdvance) {
 	err := f.failed()
-	for _, sweep := range sweeps {
-		sweep.Err = err
+	for _, advance := range advances {
+		advance.Err = err
 	}
 	if err == nil {
-		f.Store.SweepChanges(ctx, sweeps)
+		f.Store.AdvanceChanges(ctx, advances)
 	}
 }
 

@@ -119,7 +119,7 @@ func TestScriptPolls(t *testing.T) {
 }
 
 // TestScriptDoesNotGuess: a user who keeps pinging is never shown as yellow between two lookups: when the status could
-// have decayed, the page asks.
+// have changed, the page asks.
 func TestScriptDoesNotGuess(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 50*time.Second)
@@ -134,7 +134,7 @@ func TestScriptDoesNotGuess(t *testing.T) {
 	require.Equal(t, "alice unknown,bob unknown,alice green,bob grey,alice green", shown(t, b))
 }
 
-// TestScriptAges: without another ping, a status decays once a lookup confirms it, and is unknown if none does.
+// TestScriptAges: without another ping, a status turns yellow once a lookup confirms it, and is unknown if none does.
 func TestScriptAges(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 50*time.Second)

@@ -243,7 +243,7 @@ func diskFaults() (all []fault) {
 	})
 }
 
-// followThresholds are so short that many users decay while a test runs.
+// followThresholds are so short that many users turn yellow while a test runs.
 func followThresholds() lastseen.Thresholds {
 	return lastseen.Thresholds{Green: 2 * time.Second, Yellow: 6 * time.Second}
 }

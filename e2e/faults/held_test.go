@@ -43,7 +43,7 @@ func TestHeldConnectionsEnd(t *testing.T) {
 		})
 	}
 	deaf.awaitEnd(t)
-	tr.requireDecay(t, "deaf", holdThresholds())
+	tr.requireTurnsGrey(t, "deaf", holdThresholds())
 	require.InDelta(t, 1, servers[0].metric(t, "lastseen_connections_lost_total"), 0)
 	require.InDelta(t, len(ends), servers[0].metric(t, "lastseen_connections_goodbyes_total"), 0)
 	require.Zero(t, servers[0].metric(t, "lastseen_connections"))
@@ -63,7 +63,7 @@ func TestHeldUserForgotten(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, r.status, "%s", r.body)
 		require.Equal(t, closedUser, c.awaitEnd(t), "%v", c.why())
 	}
-	tr.requireDecay(t, "closed", holdThresholds()) // after many heartbeats of the one who stays
+	tr.requireTurnsGrey(t, "closed", holdThresholds()) // after many heartbeats of the one who stays
 	tr.requireOnlyGreen(t, "stays")
 	require.True(t, stays.open())
 	require.Equal(t, []string{"unknown", "green", "unknown"}, tr.course(t, "forgotten"))

@@ -76,7 +76,7 @@ func TestHeldServerKilled(t *testing.T) {
 	servers[0].kill(t)
 	gone.awaitEnd(t)
 	c.awaitOpen(t, len(users))
-	tr.requireDecay(t, "gone", holdThresholds())
+	tr.requireTurnsGrey(t, "gone", holdThresholds())
 	for _, user := range users {
 		tr.requireOnlyGreen(t, user)
 	}
@@ -119,7 +119,7 @@ func TestHeldServersRestart(t *testing.T) {
 	_, asked := stays.find("bye")
 	require.True(t, asked, "the server asks all clients to connect again")
 	require.False(t, stays.open())
-	tr.requireDecay(t, "stays", lastseen.Thresholds{Green: 15 * time.Second, Yellow: 20 * time.Second})
+	tr.requireTurnsGrey(t, "stays", lastseen.Thresholds{Green: 15 * time.Second, Yellow: 20 * time.Second})
 	green := map[string]bool{}
 	for _, p := range tr.everything(t) {
 		if p.User != "stays" {
@@ -179,7 +179,7 @@ func TestHeldNetworkCut(t *testing.T) {
 	i.clients.unplug(t)
 	elsewhere := connect(t, socketOptions{url: near.url, hello: device("elsewhere", "again", "mobile")})
 	for _, user := range users {
-		tr.requireDecay(t, user, holdThresholds())
+		tr.requireTurnsGrey(t, user, holdThresholds())
 	}
 	i.clients.plug(t)
 	far.awaitMetric(t, "lastseen_connections_lost_total", float64(len(users)+1))
@@ -205,7 +205,7 @@ func TestHeldFlood(t *testing.T) {
 	require.Equal(t, closedFlood, flood.awaitEnd(t), "%v", flood.why())
 	servers[0].requireLittleMemory(t)
 	require.Equal(t, "ok", stays.ask(t, "activity", object{"idle": true}).name)
-	tr.requireDecay(t, "flood", holdThresholds()) // the server ended it
+	tr.requireTurnsGrey(t, "flood", holdThresholds()) // the server ended it
 	tr.requireOnlyGreen(t, "stays")
 }
 
@@ -224,7 +224,7 @@ func TestHeldReaderTakesNothing(t *testing.T) {
 		servers[0].requireLittleMemory(t)
 		return servers[0].metric(t, "lastseen_connections") == 1
 	})
-	tr.requireDecay(t, "stuck-0", holdThresholds())
+	tr.requireTurnsGrey(t, "stuck-0", holdThresholds())
 	require.Equal(t, "ok", stays.ask(t, "activity", object{"idle": true}).name)
 	tr.requireOnlyGreen(t, "stays")
 }

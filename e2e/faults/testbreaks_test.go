@@ -170,7 +170,7 @@ func awaitFeed(t testing.TB, redis *redistest.Process, s *server) {
 	client := redis.Client(t)
 	create(t, redis, s)
 	await(t, "a feed that all servers know of", func() bool {
-		r := s.request(t, "GET", "/v1/namespaces/chat/changes") // so that it is swept
+		r := s.request(t, "GET", "/v1/namespaces/chat/changes") // so that its watermark advances
 		fields, err := client.HGetAll(t.Context(), feedKey).Result()
 		return r.failure() == "" && err == nil && fields["w"] != "" && fields["s"] == ""
 	})

@@ -130,8 +130,8 @@ func (tr *trail) requireOnlyGreen(t testing.TB, user string) {
 		"%s: %v", user, course)
 }
 
-// requireDecay checks that a user turned yellow and grey at the thresholds, without a leave.
-func (tr *trail) requireDecay(t testing.TB, user string, thresholds lastseen.Thresholds) {
+// requireTurnsGrey checks that a user turned yellow and grey at the thresholds, without a leave.
+func (tr *trail) requireTurnsGrey(t testing.TB, user string, thresholds lastseen.Thresholds) {
 	t.Helper()
 	tr.await(t, user, lastseen.Grey)
 	all := tr.observations(t, user)

@@ -196,19 +196,19 @@ func (v *view) checkAll(now time.Time) {
 	}
 }
 
-// check compares a user with the state that they have had for certain. Users may have decayed after the time up to
-// which everything was told: events can have changes that are later than as_of.
+// check compares a user with the state that they have had for certain. Users may have turned yellow or grey after the
+// time up to which everything was told: events can have changes that are later than as_of.
 func (v *view) check(user string, known told, state ack) {
 	right := told{v.thresholds.Presence(user, state.state, v.asOf).Status, state.state}
 	if !known.state.Known() && state.state.Left {
 		return // the leave of a user never seen before is not a change
 	}
-	decay := known.state.At.Add(v.thresholds.Green)
+	transition := known.state.At.Add(v.thresholds.Green)
 	if known.status == lastseen.Grey {
-		decay = known.state.At.Add(v.thresholds.Yellow)
+		transition = known.state.At.Add(v.thresholds.Yellow)
 	}
 	early := known.state == state.state && !known.state.Left && known.status != lastseen.Green &&
-		v.asOf < decay && decay <= v.newest.Add(clockTolerance)
+		v.asOf < transition && transition <= v.newest.Add(clockTolerance)
 	if !known.same(right) && !early || known.state.Compare(state.state) > 0 {
 		const text = "%s: %s was told as %s %+v, but is %s %+v, acknowledged at %s, as of %s, known at %s"
 		v.ledger.note(violation{fmt.Sprintf(text, v.name, user, known.status, known.state, right.status, right.state,

@@ -39,8 +39,8 @@ func TestView(t *testing.T) {
 	}{
 		{"both changes", []feedEvent{green, yellow}, true},
 		{"the second alone", []feedEvent{yellow}, true},
-		{"a decay later than as_of", []feedEvent{green, event("changes", 12*time.Second, yellow.Users[0])}, true},
-		{"a decay too early", []feedEvent{green, event("changes", 12*time.Second, user("grey", pinged, false))}, false},
+		{"a transition later than as_of", []feedEvent{green, event("changes", 12*time.Second, yellow.Users[0])}, true},
+		{"grey too early", []feedEvent{green, event("changes", 12*time.Second, user("grey", pinged, false))}, false},
 		{"ticks", []feedEvent{green, event("tick", 15*time.Second), yellow, event("tick", time.Second)}, true},
 		{"twice", []feedEvent{green, event("changes", 14*time.Second, user("green", pinged, false))}, false},
 		{"twice with another time", []feedEvent{green, changes(user("green", 30*time.Second, false))}, false},

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keptPlace is a cursor of each site, after the same request.
-type keptPlace struct {
+// keptPosition is a cursor of each site, after the same request.
+type keptPosition struct {
 	path              string // after the namespace, without a cursor
 	caller            string
 	first, last       [2]string // the first cursors, and those of the last phase
@@ -102,8 +102,8 @@ func (w *pair) check(t *testing.T, phase string, n int) {
 		require.Equal(t, sent[0], sent[1], "%s: %s", phase, gone.way)
 		require.Len(t, sent[1], expected, "%s: %s: %q", phase, gone.way, sent[1])
 	}
-	w.comparePlaces(t, phase)
-	w.keepPlaces(t, phase)
+	w.comparePositions(t, phase)
+	w.keepPositions(t, phase)
 	w.compare(t, phase)
 }
 
@@ -140,27 +140,27 @@ func (w *pair) visible(t *testing.T, cursor string) string {
 	if w.gone.namespace == room {
 		return strconv.Itoa(len(cursor))
 	}
-	if place := entriesPattern.FindSubmatch(content); place != nil {
-		return string(place[1])
+	if position := entriesPattern.FindSubmatch(content); position != nil {
+		return string(position[1])
 	}
 	return ""
 }
 
-// keepPlaces notes cursors of this moment.
-func (w *pair) keepPlaces(t *testing.T, phase string) {
+// keepPositions notes cursors of this moment.
+func (w *pair) keepPositions(t *testing.T, phase string) {
 	t.Helper()
-	first := len(w.places) == 0
+	first := len(w.positions) == 0
 	if first {
 		for caller := range w.readers(t) {
 			for _, path := range keptPaths {
 				if caller == "bobby" || !strings.Contains(path, "bobby") {
-					w.places = append(w.places, &keptPlace{path: path, caller: caller, sinceFirst: phase})
+					w.positions = append(w.positions, &keptPosition{path: path, caller: caller, sinceFirst: phase})
 				}
 			}
 		}
 	}
 	readers := w.readers(t)
-	for _, p := range w.places {
+	for _, p := range w.positions {
 		p.since = phase
 		for j, s := range []site{w.gone, w.hiding} {
 			r := s.send(t, 0, http.MethodGet, p.path, "", readers[p.caller])
@@ -182,11 +182,11 @@ func cursorOf(t *testing.T, body string) string {
 	return cursor + next
 }
 
-// comparePlaces compares what kept cursors lead to, on one of the servers each.
-func (w *pair) comparePlaces(t *testing.T, phase string) {
+// comparePositions compares what kept cursors lead to, on one of the servers each.
+func (w *pair) comparePositions(t *testing.T, phase string) {
 	t.Helper()
 	readers := w.readers(t)
-	for i, p := range w.places {
+	for i, p := range w.positions {
 		for since, cursors := range map[string][2]string{p.sinceFirst: p.first, p.since: p.last} {
 			if since == p.sinceFirst && w.skips(i, 3) {
 				continue

@@ -267,7 +267,7 @@ func (w *pair) connectHidden(t *testing.T) (leave func()) {
 }
 
 // trimAll waits until the only user of both namespaces is deleted by the shortest retention. With a feed, that is not
-// before a sweep has published the user as grey by age.
+// before the watermark has passed the time at which the user turns grey.
 func (w *pair) trimAll(t *testing.T) {
 	t.Helper()
 	for _, s := range []site{w.gone, w.hiding} {

@@ -83,8 +83,8 @@ func (s *observation) take(name, data string) {
 	}
 }
 
-// place returns the cursor after which another client continues.
-func (s *observation) place() string {
+// position returns the cursor after which another client continues.
+func (s *observation) position() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cursor
@@ -198,7 +198,7 @@ func (s site) open(
 	t.Helper()
 	to := &observation{site: s, way: fmt.Sprintf("%s on server %d", way, server)}
 	background(t, func(ctx context.Context) error { return follow(ctx, to) })
-	require.Eventually(t, func() bool { return to.place() != "" }, testWait, 5*time.Millisecond, to.way)
+	require.Eventually(t, func() bool { return to.position() != "" }, testWait, 5*time.Millisecond, to.way)
 	return to
 }
 
@@ -280,7 +280,7 @@ func (s *observation) poll(ctx context.Context, server, credential string, q fol
 			return err
 		}
 		s.take("poll", body)
-		query = q.query() + "&wait=5s&cursor=" + url.QueryEscape(s.place())
+		query = q.query() + "&wait=5s&cursor=" + url.QueryEscape(s.position())
 	}
 }
 

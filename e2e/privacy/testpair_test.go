@@ -36,13 +36,13 @@ type pair struct {
 	turn         int                           // how often they were compared: see skips
 	marks        int                           // how often the marker changed: see flush
 	observations map[*observation]*observation // what the same client is sent by the first site, and by the second
-	places       []*keptPlace
+	positions    []*keptPosition
 	still        bool // nothing changes after cursors of strangersPath
 }
 
 // The namespaces of a site. In a room, tokens see only users who have their user among their contacts; elsewhere, they
-// see everyone. Calls in a booth ring shortly. A yard is open to callers without credentials, and statuses there decay
-// after seconds; elsewhere, no user passes a threshold during a test.
+// see everyone. Calls in a booth ring shortly. A yard is open to callers without credentials, and statuses there change
+// with time after seconds; elsewhere, no user passes a threshold during a test.
 const (
 	room, hall  = "/v1/namespaces/room", "/v1/namespaces/hall"
 	booth, yard = "/v1/namespaces/booth", "/v1/namespaces/yard"
@@ -187,13 +187,15 @@ func decoded(t *testing.T, text string) (object map[string]any) {
 	return object
 }
 
-// sameSoon is same for what follows the feeds. Each of the two is swept at moments of its own, within two seconds.
+// sameSoon is same for what follows the feeds. The watermarks of the two advance at different moments, within two
+// seconds.
 func (w *pair) sameSoon(t *testing.T, what string, ask func(s site) response) response {
 	t.Helper()
 	return w.sameWithin(t, 40, what, ask)
 }
 
-// sameByClock is same for statuses that decay meanwhile. The servers of the two have read the clock of Redis apart.
+// sameByClock is same for statuses that change with time meanwhile. The servers of the two have read the clock of Redis
+// apart.
 func (w *pair) sameByClock(t *testing.T, what string, ask func(s site) response) response {
 	t.Helper()
 	return w.sameWithin(t, 4, what, ask)
@@ -230,10 +232,10 @@ func (w *pair) same(t *testing.T, what string, ask func(s site) response) respon
 }
 
 var (
-	randomPattern = regexp.MustCompile(`"(request_id|connection|poll_after_ms|expires_in_ms)":("[^"]+"|\d+)`)
-	placePattern  = regexp.MustCompile(`"cursor":"[^"]+"`)
-	nowPattern    = regexp.MustCompile(`"as_of":"[^"]*"`)
-	pagePattern   = regexp.MustCompile(`"next_cursor":"[^"]*"`)
+	randomPattern   = regexp.MustCompile(`"(request_id|connection|poll_after_ms|expires_in_ms)":("[^"]+"|\d+)`)
+	positionPattern = regexp.MustCompile(`"cursor":"[^"]+"`)
+	nowPattern      = regexp.MustCompile(`"as_of":"[^"]*"`)
+	pagePattern     = regexp.MustCompile(`"next_cursor":"[^"]*"`)
 )
 
 // mask hides what differs from one request to the next. Of cursors of changes, which are sealed in a room, the length
@@ -241,9 +243,9 @@ var (
 // remains.
 func (s site) mask(text string, fixed bool) string {
 	text = randomPattern.ReplaceAllString(text, `"$1":"RANDOM"`)
-	text = placePattern.ReplaceAllStringFunc(text, func(cursor string) string {
+	text = positionPattern.ReplaceAllStringFunc(text, func(cursor string) string {
 		if s.namespace != room {
-			return `"cursor":"PLACE"`
+			return `"cursor":"POSITION"`
 		}
 		return fmt.Sprintf(`"cursor":%d`, len(cursor)-len(`"cursor":""`))
 	})

@@ -169,8 +169,8 @@ func addBackground(t testing.TB, c *api.Config) (background []func(ctx context.C
 		s := settingsOf(namespace)
 		return feed.Settings{Thresholds: s.Thresholds, Mode: s.Changes}
 	}
-	sweep := jobs.NewSweep(c.Store, func() []string { return nil }, feedOf, c.Logger)
-	c.Feeds = feed.New(feed.Options{Store: c.Store, Settings: feedOf, Recorded: sweep.Add, Logger: c.Logger})
+	watermarks := jobs.NewWatermarks(c.Store, func() []string { return nil }, feedOf, c.Logger)
+	c.Feeds = feed.New(feed.Options{Store: c.Store, Settings: feedOf, Recorded: watermarks.Add, Logger: c.Logger})
 	c.Connections = connections.New(connections.Options{
 		Store: c.Store, Logger: c.Logger, Left: c.Shared.Telemetry.CountLeft,
 		Settings: func(namespace string) connections.Settings {
@@ -180,8 +180,8 @@ func addBackground(t testing.TB, c *api.Config) (background []func(ctx context.C
 	})
 	c.Calls = calls.New(c.Store, c.Logger)
 	c.Calls.Timeout = func(namespace string) time.Duration { return settingsOf(namespace).Thresholds.Green }
-	c.Calls.Heard = c.Connections.HeardWithin
+	c.Calls.Active = c.Connections.ActiveWithin
 	names := func() []string { return []string{"booth", "hall", "room", "yard"} }
 	jobs.NewRegistrar(c.Store, names, nil, c.Logger).Once(t.Context())
-	return []func(context.Context){c.Feeds.Run, sweep.Run, c.Connections.Run, c.Calls.Run, c.Shared.Listen}
+	return []func(context.Context){c.Feeds.Run, watermarks.Run, c.Connections.Run, c.Calls.Run, c.Shared.Listen}
 }

@@ -27,7 +27,7 @@ type crowd struct {
 }
 
 // TestSnapshotOfACrowd reads pages of everyone at an interval while users ping, come and leave. In the end, nobody is
-// missing, and nobody has a status that they do not have. It continues so after the feed has lost its place.
+// missing, and nobody has a status that they do not have. It continues so after the feed has lost its position.
 func TestSnapshotOfACrowd(t *testing.T) {
 	t.Parallel()
 	t.Run("file", func(t *testing.T) { testCrowd(t, nil) })

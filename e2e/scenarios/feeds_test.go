@@ -131,7 +131,7 @@ func TestMaxWatches(t *testing.T) {
 	require.Equal(t, "overloaded", problem["code"])
 }
 
-// TestAlwaysRecorded: with changes on, decays are recorded although nobody follows.
+// TestAlwaysRecorded: with changes on, users who turn yellow or grey are recorded although nobody follows.
 func TestAlwaysRecorded(t *testing.T) {
 	t.Parallel()
 	testserver.EachStore(t, func(t *testing.T, args []string) {

@@ -19,7 +19,7 @@ import (
 
 // BenchmarkGoingOn keeps calls going on two servers and one Redis without persistence, for a minute, and reports the
 // processor time of each server and of Redis in percent of a processor. The parties of a call are connected to
-// different servers, and are heard each time that a server asks: more often than in use.
+// different servers, and are active each time that a server asks: more often than in use.
 func BenchmarkGoingOn(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) { benchmarkGoingOn(b, n) })
@@ -30,14 +30,14 @@ func benchmarkGoingOn(b *testing.B, n int) {
 	url := redistest.StartProcess(b, "--appendonly", "no").URL()
 	servers := []*realServer{startReal(b, url), startReal(b, url)}
 	for _, s := range servers {
-		s.Heard = func(string, string, string, time.Duration) bool { return true }
+		s.Active = func(string, string, string, time.Duration) bool { return true }
 	}
 	options, err := redis.ParseURL(url)
 	require.NoError(b, err)
 	client := redis.NewClient(options)
 	defer client.Close()
 	beginCalls(b, servers, n)
-	time.Sleep(timeout / 2) // until each party was heard: what follows is regular
+	time.Sleep(timeout / 2) // until each party was active: what follows is regular
 	for b.Loop() {
 		began, own, used := time.Now(), ownCPU(b), redistest.CPUTime(b, client)
 		time.Sleep(time.Minute)

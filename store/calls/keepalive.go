@@ -23,13 +23,13 @@ const (
 
 // keepAlive notes in the store that users who are connected to this server take part in their calls. From time to time
 // it reads their calls again, because signals can be lost: calls that have changed are signalled again, and so are
-// those whose other party is not heard.
+// those whose other party is not active.
 type keepAlive struct {
 	store         store.Store
 	logger        *slog.Logger
 	monotonic     func() time.Duration
 	postprocessor *postprocessor
-	manager       *Manager // whose Heard and Timeout are called
+	manager       *Manager // whose Active and Timeout are called
 	wake          wake
 
 	mu       sync.Mutex
@@ -42,7 +42,7 @@ type keepAlive struct {
 type party struct {
 	call    lastseen.Call // without App
 	timeout time.Duration // of new calls, when the party was followed first; that of the call may differ
-	heard   time.Duration // when the party was last heard, and the store knows it
+	active  time.Duration // when the party was last active, and the store knows it
 	expires time.Duration // when the call will not expire before; 0 if that is not known
 }
 
@@ -69,7 +69,7 @@ func (h *keepAlive) follow(p lastseen.UserKey, c lastseen.Call) {
 		}
 		old.call, old.expires = c, 0
 	} else {
-		h.parties[p] = &party{call: c, timeout: timeout, heard: now - timeout/2} // maybe on a connection
+		h.parties[p] = &party{call: c, timeout: timeout, active: now - timeout/2} // maybe on a connection
 		h.due.set(p, now+min(firstKeepAlive, timeout/4))
 	}
 	h.wake.notify()
@@ -122,19 +122,19 @@ func (h *keepAlive) send(ctx context.Context, parties []lastseen.UserKey) {
 		n := h.parties[p]
 		switch {
 		case n == nil:
-		case errors.Is(err, store.ErrNoCalls), err == nil && now > n.heard+2*n.timeout: // nobody is connected
+		case errors.Is(err, store.ErrNoCalls), err == nil && now > n.active+2*n.timeout: // nobody is connected
 			h.drop(p)
 		default:
-			h.due.advance(p, n.next(now, err != nil, n.heard < began))
+			h.due.advance(p, n.next(now, err != nil, n.active < began))
 		}
 	}
 }
 
-// next returns when the party is heard next. The caller holds the mutex.
+// next returns when the party is active next. The caller holds the mutex.
 func (n *party) next(now time.Duration, failed, missed bool) time.Duration {
 	period := n.period(now, failed)
 	if missed && n.call.State == lastseen.Active && n.expires != 0 {
-		period = max(min(period, n.timeout/16), shortestPeriod) // its connection may be heard any moment
+		period = max(min(period, n.timeout/16), shortestPeriod) // its connection may be active any moment
 	}
 	return max(now+shortestPeriod, (now + period).Truncate(min(keepAliveGrid, period/4)))
 }
@@ -143,7 +143,7 @@ func (n *party) next(now time.Duration, failed, missed bool) time.Duration {
 func (n *party) period(now time.Duration, failed bool) time.Duration {
 	period := n.timeout / 4
 	if n.call.State == lastseen.Active && n.expires != 0 {
-		// The other party may not be heard, and the timeout of the call may be shorter than that of new ones.
+		// The other party may not be active, and the timeout of the call may be shorter than that of new ones.
 		period = min(period, (n.expires-now)/2)
 	}
 	if failed {
@@ -152,47 +152,47 @@ func (n *party) period(now time.Duration, failed bool) time.Duration {
 	return max(period, shortestPeriod)
 }
 
-// collect returns who was heard. What was heard longer than half of the timeout ago does not count, so that a party
+// collect returns who was active. What was received longer than half of the timeout ago does not count, so that a party
 // that is gone is lost soon, also after the store was away.
-func (h *keepAlive) collect(parties []lastseen.UserKey) (heard []store.KeepAlive) {
+func (h *keepAlive) collect(parties []lastseen.UserKey) (active []store.KeepAlive) {
 	for _, p := range parties {
 		h.mu.Lock()
 		n := h.parties[p]
 		var device string
 		var within time.Duration
 		if n != nil {
-			device, within = n.call.Device(p.User), min(h.monotonic()-n.heard, n.timeout/2)
+			device, within = n.call.Device(p.User), min(h.monotonic()-n.active, n.timeout/2)
 		}
 		h.mu.Unlock()
-		if n != nil && h.manager.Heard(p.Namespace, p.User, device, within) {
-			heard = append(heard, store.KeepAlive{User: p.User, Device: device})
+		if n != nil && h.manager.Active(p.Namespace, p.User, device, within) {
+			active = append(active, store.KeepAlive{User: p.User, Device: device})
 		}
 	}
-	return heard
+	return active
 }
 
-// write records who was heard. It returns for these users whether their call is the one that is known, and has not
+// write records who was active. It returns for these users whether their call is the one that is known, and has not
 // changed.
 func (h *keepAlive) write(
-	ctx context.Context, namespace string, now time.Duration, heard []store.KeepAlive,
+	ctx context.Context, namespace string, now time.Duration, active []store.KeepAlive,
 ) (known map[string]bool, err error) {
-	if len(heard) == 0 {
+	if len(active) == 0 {
 		return nil, nil
 	}
-	result, err := h.store.KeepCallsAlive(ctx, namespace, heard)
+	result, err := h.store.KeepCallsAlive(ctx, namespace, active)
 	if err != nil {
 		return nil, err
 	}
 	h.postprocessor.finish(ctx, namespace, result.Steps)
-	known = make(map[string]bool, len(heard))
+	known = make(map[string]bool, len(active))
 	var again []notice
 	h.mu.Lock()
-	for i, c := range heard {
+	for i, c := range active {
 		n := h.parties[lastseen.UserKey{Namespace: namespace, User: c.User}]
 		if n == nil {
 			continue
 		}
-		n.heard = now
+		n.active = now
 		found := result.Calls[i]
 		known[c.User] = n.call.ID == found.ID && n.call.Version == found.Version
 		if known[c.User] {
@@ -205,15 +205,15 @@ func (h *keepAlive) write(
 }
 
 // check reads the calls of those parties whose call is another one or has changed, or may have: what is known is of
-// those who were heard. The call of a party who was not heard is read if it could expire soon.
+// those who were active. The call of a party who was not active is read if it could expire soon.
 func (h *keepAlive) check(ctx context.Context, parties []lastseen.UserKey, known map[string]bool) error {
 	now := h.monotonic()
 	h.mu.Lock()
 	var users []string
 	for _, p := range parties {
 		n := h.parties[p]
-		same, heard := known[p.User]
-		if n != nil && !same && (heard || n.call.State != lastseen.Active || n.expires < now+n.timeout/2) {
+		same, active := known[p.User]
+		if n != nil && !same && (active || n.call.State != lastseen.Active || n.expires < now+n.timeout/2) {
 			users = append(users, p.User)
 		}
 	}

@@ -37,8 +37,8 @@ func (f *fixture) accept(s *server, id string) {
 	require.Equal(f.t, lastseen.Active, step.Call.State)
 }
 
-// TestHeard: a call goes on while both parties are connected, and they stay in a call.
-func TestHeard(t *testing.T) {
+// TestActive: a call goes on while both parties are connected, and they stay in a call.
+func TestActive(t *testing.T) {
 	for caller := range 2 {
 		f := newFixture(t, 2)
 		id, _, _ := f.active(f.servers[caller], f.servers[1])
@@ -60,8 +60,8 @@ func TestHeard(t *testing.T) {
 	}
 }
 
-// TestNotHeard: a call is lost soon after a party was not heard for the timeout, on the device of the call.
-func TestNotHeard(t *testing.T) {
+// TestInactive: a call is lost soon after a party was not active for the timeout, on the device of the call.
+func TestInactive(t *testing.T) {
 	for _, gone := range []string{"alice", "bob"} {
 		for _, how := range []string{"silent", "other device", "other server"} {
 			f, a, b := newPair(t)
@@ -80,9 +80,9 @@ func TestNotHeard(t *testing.T) {
 			case "other server":
 				delete(s.connections, lastseen.UserKey{Namespace: ns, User: gone})
 			}
-			f.pass(timeout - heardEach - timeout/4)
+			f.pass(timeout - receivedEach - timeout/4)
 			f.requireState(id, lastseen.Active)
-			f.pass(heardEach + timeout/2 + timeout/4)
+			f.pass(receivedEach + timeout/2 + timeout/4)
 			f.requireState(id, lastseen.Lost)
 			f.requireInCall()
 			f.pass(2 * timeout)
@@ -170,7 +170,7 @@ func TestGoneInAnOutage(t *testing.T) {
 	f.requireState(id, lastseen.Lost)
 }
 
-// TestShorterTimeout: calls are heard often enough whatever the timeout of new calls becomes.
+// TestShorterTimeout: calls are active often enough whatever the timeout of new calls becomes.
 func TestShorterTimeout(t *testing.T) {
 	for _, later := range []time.Duration{timeout / 3, 5 * timeout, time.Hour} {
 		f, a, b := newPair(t)
@@ -204,7 +204,7 @@ func TestAcceptThatWasNotSignalled(t *testing.T) {
 	require.Len(t, b.told["bob"], 2)
 }
 
-// TestAcceptedLate: a party of a call that rang for long is heard soon after it was accepted.
+// TestAcceptedLate: a party of a call that rang for long is active soon after it was accepted.
 func TestAcceptedLate(t *testing.T) {
 	f, s := newSingle(t)
 	s.Timeout = func(string) time.Duration { return time.Hour } // as after a reload
@@ -264,8 +264,8 @@ func (f *fixture) manyActive(s *server, n int, each time.Duration) {
 	}
 }
 
-// TestManyHeard: parties are heard in batches.
-func TestManyHeard(t *testing.T) {
+// TestManyActive: parties are active in batches.
+func TestManyActive(t *testing.T) {
 	const n = 600
 	f, s := newSingle(t)
 	f.manyActive(s, n, 0)
@@ -277,28 +277,28 @@ func TestManyHeard(t *testing.T) {
 	require.LessOrEqual(t, s.counts["KeepCallsAlive"]-before, 2*6*(2*n/store.MaxCallBatch+1))
 }
 
-// TestHeardTogether: parties whose calls began at different times are heard in few calls, and no call is read while all
-// is well.
-func TestHeardTogether(t *testing.T) {
+// TestActiveTogether: parties whose calls began at different times are active in few calls, and no call is read while
+// all is well.
+func TestActiveTogether(t *testing.T) {
 	const n = 100
 	f, s := newSingle(t)
-	s.Heard = func(string, string, string, time.Duration) bool { return true }
+	s.Active = func(string, string, string, time.Duration) bool { return true }
 	f.manyActive(s, n, tick)
 	f.pass(time.Minute)
-	heard, read := s.counts["KeepCallsAlive"], s.counts["ReadCalls"]
+	active, read := s.counts["KeepCallsAlive"], s.counts["ReadCalls"]
 	f.pass(2 * time.Minute)
 	const began = n * tick
-	require.LessOrEqual(t, s.counts["KeepCallsAlive"]-heard, 9*int(began/keepAliveGrid+1))
+	require.LessOrEqual(t, s.counts["KeepCallsAlive"]-active, 9*int(began/keepAliveGrid+1))
 	require.Equal(t, read, s.counts["ReadCalls"])
 	require.Equal(t, n, s.Stats().GoingOn)
 }
 
-// TestNotHeardIsAskedSoon: a party whose connection was not heard in time is asked for again soon, since it may be
-// heard any moment.
-func TestNotHeardIsAskedSoon(t *testing.T) {
+// TestInactiveIsAskedSoon: a party whose connection was not active in time is asked for again soon, since it may be
+// active any moment.
+func TestInactiveIsAskedSoon(t *testing.T) {
 	f, s := newSingle(t)
 	silent, asked := false, 0
-	s.Heard = func(_, user, _ string, _ time.Duration) bool {
+	s.Active = func(_, user, _ string, _ time.Duration) bool {
 		if user != "bob" || !silent {
 			return true
 		}
@@ -317,7 +317,7 @@ func TestNotHeardIsAskedSoon(t *testing.T) {
 	f.acts(s, id, "bob", lastseen.End) // it was not lost
 }
 
-// TestRest: it is known how long an active call goes on while its parties are heard, and not of any other.
+// TestRest: it is known how long an active call goes on while its parties are active, and not of any other.
 func TestRest(t *testing.T) {
 	f, a, b := newPair(t)
 	id, _, _ := f.active(a, b)

@@ -37,9 +37,9 @@ const (
 
 // Manager keeps the calls of a store going. Start, Act, Follow and Receive may be called by many goroutines at once.
 type Manager struct {
-	// Heard reports whether a connection to this server of a user, on a device unless it is "", was heard within a
+	// Active reports whether a connection to this server of a user, on a device unless it is "", was active within a
 	// time. Set it before Run; default: none was.
-	Heard func(namespace, user, device string, within time.Duration) bool
+	Active func(namespace, user, device string, within time.Duration) bool
 	// Timeout returns [store.NewCall].Timeout of the calls that begin now in a namespace. Set it before Run; default: a
 	// minute.
 	Timeout func(namespace string) time.Duration
@@ -58,7 +58,7 @@ type Manager struct {
 func New(s store.Store, logger *slog.Logger) *Manager {
 	start := time.Now()
 	k := &Manager{
-		Heard:     func(string, string, string, time.Duration) bool { return false },
+		Active:    func(string, string, string, time.Duration) bool { return false },
 		Timeout:   func(string) time.Duration { return time.Minute },
 		Late:      func(time.Duration) {},
 		monotonic: func() time.Duration { return time.Since(start) },
@@ -115,7 +115,7 @@ func passes(err error) bool {
 	return err != nil && (store.MayBeDone(err) || errors.Is(err, store.ErrOverloaded))
 }
 
-// Follow has a user heard in a call, as long as a connection of the user to this server is. Call it when such a
+// Follow keeps a user active in a call, as long as a connection of the user to this server is. Call it when such a
 // connection learns of the call, and each time that the call has changed. A call that is over is not followed any
 // longer.
 func (k *Manager) Follow(namespace, user string, c lastseen.Call) {

@@ -47,10 +47,10 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// TestDefaults: a manager that nobody configures has nobody heard.
+// TestDefaults: a manager that nobody configures keeps nobody active.
 func TestDefaults(t *testing.T) {
 	k := New(nil, slog.New(slog.DiscardHandler))
-	require.False(t, k.Heard(ns, "alice", "", time.Hour))
+	require.False(t, k.Active(ns, "alice", "", time.Hour))
 	require.Equal(t, time.Minute, k.Timeout(ns))
 	k.Late(time.Second)
 	require.Zero(t, k.monotonic().Truncate(time.Minute))

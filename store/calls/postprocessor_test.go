@@ -64,7 +64,7 @@ func TestCallerOnly(t *testing.T) {
 		busy := f.rings(b, "alice", "bob")
 		f.acts(b, busy, "bob", lastseen.Accept)
 		f.pass(time.Second)
-		heard := len(b.told["bob"])
+		active := len(b.told["bob"])
 		c := f.call("carol", "bob")
 		c.CalleeHidden = true
 		if unknown {
@@ -77,7 +77,7 @@ func TestCallerOnly(t *testing.T) {
 		f.pass(ring + time.Second)
 		f.requireState(c.ID, lastseen.Missed)
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Missed}, a.states("carol"))
-		require.Len(t, b.told["bob"], heard, "%v", unknown)
+		require.Len(t, b.told["bob"], active, "%v", unknown)
 	}
 }
 

@@ -60,8 +60,8 @@ func newRace(t *testing.T, stores ...store.Store) *race {
 			return strings.HasSuffix(user, fmt.Sprint("-", i)) || strings.HasSuffix(user, "-both")
 		}
 		r.servers = append(r.servers, startServer(t, s, connected, func(k *Manager) {
-			k.Timeout = func(string) time.Duration { return moment } // parties are heard soon
-			k.Heard = func(_, user, _ string, _ time.Duration) bool { return connected(user) }
+			k.Timeout = func(string) time.Duration { return moment } // parties are active soon
+			k.Active = func(_, user, _ string, _ time.Duration) bool { return connected(user) }
 		}))
 	}
 	return r

@@ -27,15 +27,15 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	ns        = "chat"
-	tick      = 50 * time.Millisecond
-	ring      = 30 * time.Second
-	timeout   = time.Minute
-	heardEach = 22 * time.Second // on each connection
+	ns           = "chat"
+	tick         = 50 * time.Millisecond
+	ring         = 30 * time.Second
+	timeout      = time.Minute
+	receivedEach = 22 * time.Second // on each connection
 )
 
 // fixture is a few servers on one store, with connections that read a call each time that it is signalled, and that are
-// heard regularly. Time passes by pass alone.
+// active regularly. Time passes by pass alone.
 type fixture struct {
 	*network
 
@@ -64,7 +64,7 @@ type server struct {
 type connection struct {
 	device string
 	since  time.Duration
-	silent bool // nothing was heard since then
+	silent bool // nothing was received since then
 }
 
 // loopState says when a loop of a manager does its work again.
@@ -112,7 +112,7 @@ func (f *fixture) add() {
 	s.handle = f.network.add(f.store)
 	s.Manager = New(s.handle, slog.New(slog.NewTextHandler(f.log, nil)))
 	s.monotonic = f.monotonic
-	s.Heard = s.heardWithin
+	s.Active = s.activeWithin
 	s.Late = func(lag time.Duration) { s.late = append(s.late, lag) }
 	s.receive = func(signal store.Signal) {
 		s.Receive(signal)
@@ -151,14 +151,14 @@ func connect(alice, bob *server) {
 	bob.connect("bob", "")
 }
 
-func (s *server) heardWithin(namespace, user, device string, within time.Duration) bool {
+func (s *server) activeWithin(namespace, user, device string, within time.Duration) bool {
 	c := s.connections[lastseen.UserKey{Namespace: namespace, User: user}]
 	if c == nil || device != "" && device != c.device {
 		return false
 	}
 	age := s.monotonic() - c.since
 	if !c.silent {
-		age %= heardEach
+		age %= receivedEach
 	}
 	return age <= within
 }

@@ -81,8 +81,8 @@ func (h *handle) StepCall(ctx context.Context, namespace string, a store.CallAct
 	return to(ctx, h, "StepCall", h.Store.StepCall, namespace, a)
 }
 
-func (h *handle) KeepCallsAlive(ctx context.Context, ns string, heard []store.KeepAlive) (store.KeptAlive, error) {
-	return to(ctx, h, "KeepCallsAlive", h.Store.KeepCallsAlive, ns, heard)
+func (h *handle) KeepCallsAlive(ctx context.Context, ns string, active []store.KeepAlive) (store.KeptAlive, error) {
+	return to(ctx, h, "KeepCallsAlive", h.Store.KeepCallsAlive, ns, active)
 }
 
 func (h *handle) ReadCalls(ctx context.Context, namespace string, ids, users []string) ([]lastseen.Call, error) {

@@ -36,12 +36,12 @@ const (
 // Ending is how a connection ended.
 type Ending int
 
-// The endings. Those that write no leave still write what was heard before.
+// The endings. Those that write no leave still write what was received before.
 const (
-	// Gone: the peer closed the connection, or it broke: a leave at the time at which it was heard last, written
+	// Gone: the peer closed the connection, or it broke: a leave at the time at which it was last active, written
 	// after the grace.
 	Gone Ending = iota
-	// Silent: the peer was not heard any longer. There is no leave, and the record ages.
+	// Silent: the peer was no longer active. There is no leave, and the record ages.
 	Silent
 	// Left: the client left by Leave before. If Leave failed, the leave is written as soon as possible.
 	Left
@@ -51,11 +51,11 @@ const (
 
 // Connection is a connection that a user holds open. Its methods may be called from many goroutines.
 type Connection struct {
-	o      Opening
-	r      *Registry
-	record string         // the ID of its record
-	state  lastseen.State // of the user, when it opened
-	heard  atomic.Int64   // monotonic
+	o        Opening
+	r        *Registry
+	record   string         // the ID of its record
+	state    lastseen.State // of the user, when it opened
+	received atomic.Int64   // monotonic
 
 	// The rest is guarded by the registry's mu.
 	index  int          // in Registry.held; -1 if heartbeats are not written
@@ -121,11 +121,11 @@ func (c *Connection) Device() string { return c.o.Device }
 // State returns the user's state after the connection's first ping.
 func (c *Connection) State() lastseen.State { return c.state }
 
-// Heard notes that the peer was heard at this moment. It is cheap, and writes nothing by itself.
-func (c *Connection) Heard() { c.heard.Store(int64(c.r.monotonic())) }
+// Received notes that the peer was active at this moment. It is cheap, and writes nothing by itself.
+func (c *Connection) Received() { c.received.Store(int64(c.r.monotonic())) }
 
-// lastHeard returns when the peer was last heard; monotonic.
-func (c *Connection) lastHeard() time.Duration { return time.Duration(c.heard.Load()) }
+// lastReceived returns when the peer was last active; monotonic.
+func (c *Connection) lastReceived() time.Duration { return time.Duration(c.received.Load()) }
 
 // SetIdle notes whether the person uses the device. It is written within a second or so, but not again for 5 s.
 func (c *Connection) SetIdle(idle bool) {
@@ -138,8 +138,8 @@ func (c *Connection) SetIdle(idle bool) {
 	c.r.again(c, 0)
 }
 
-// Renew notes that the store may have dropped the record, as when the user becomes invisible. What is heard next writes
-// it within a second or so.
+// Renew notes that the store may have dropped the record, as when the user becomes invisible. What is received next
+// writes it within a second or so.
 func (c *Connection) Renew() {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
@@ -148,7 +148,7 @@ func (c *Connection) Renew() {
 	c.r.again(c, 0)
 }
 
-// Leave writes a leave at this moment and returns the user's state. What is heard afterwards writes nothing. It
+// Leave writes a leave at this moment and returns the user's state. What is received afterwards writes nothing. It
 // returns ErrEnded after the end; after another error the connection continues as before.
 func (c *Connection) Leave(ctx context.Context) (lastseen.State, error) {
 	if !c.setQuiet() {
@@ -194,13 +194,13 @@ func (c *Connection) leave(ctx context.Context) (lastseen.State, error) {
 }
 
 // lastLeave returns the leave of the connection at a time, to be written when it is due.
-func (c *Connection) lastLeave(heard, due time.Duration) pending {
+func (c *Connection) lastLeave(received, due time.Duration) pending {
 	return pending{
 		namespace: c.o.Namespace,
 		DeviceEvent: store.DeviceEvent{
 			User: c.o.User, ID: c.record, Kind: c.o.Kind, At: c.at, Gone: true,
 		},
-		heard: heard, due: due, opened: c.opened.store, of: leaveOfConnection,
+		received: received, due: due, opened: c.opened.store, of: leaveOfConnection,
 	}
 }
 
@@ -220,17 +220,19 @@ func (c *Connection) End(how Ending) {
 	if how == Silent && !c.closed && !c.left {
 		r.stats.Lost++
 	}
-	if c.closed || c.left || r.stopping || c.lastHeard() <= c.void {
+	if c.closed || c.left || r.stopping || c.lastReceived() <= c.void {
 		return
 	}
-	switch heard, now := c.lastHeard(), r.monotonic(); {
+	switch received, now := c.lastReceived(), r.monotonic(); {
 	case how == Gone:
-		r.wait(c.lastLeave(heard, now+c.o.Grace))
+		r.wait(c.lastLeave(received, now+c.o.Grace))
 	case how == Left:
-		r.wait(c.lastLeave(heard, now))
-	case heard > c.heartbeat:
+		r.wait(c.lastLeave(received, now))
+	case received > c.heartbeat:
 		ping := store.DeviceEvent{User: c.o.User}
-		r.wait(pending{namespace: c.o.Namespace, DeviceEvent: ping, heard: heard, due: now, opened: c.opened.store})
+		r.wait(pending{
+			namespace: c.o.Namespace, DeviceEvent: ping, received: received, due: now, opened: c.opened.store,
+		})
 	}
 }
 

@@ -1,13 +1,14 @@
 // Package connections turns the connections that users hold open on this server into pings and leaves in the store.
-// It knows nothing of the protocol: a transport reports what it hears, and closes a connection when it is asked to.
+// It knows nothing of the protocol: a transport reports what it receives, and closes a connection when it is asked to.
 //
 // Anything received on a connection is a heartbeat: it is recorded as a ping at the time at which it was received, in
 // bulk. After a connection that disappears without closing come no heartbeats, which the thresholds turn into a status.
 //
 // # Time
 //
-// When something was heard is a monotonic time. It becomes a time by the store's clock when it is written: the clock's
-// time at that moment less the age. So a clock that is set neither stops heartbeats nor moves them into the future.
+// When something was received is a monotonic time. It becomes a time by the store's clock when it is written: the
+// clock's time at that moment less the age. So a clock that is set neither stops heartbeats nor moves them into the
+// future.
 package connections
 
 import (
@@ -54,14 +55,14 @@ type Settings struct {
 	PingInterval time.Duration
 }
 
-// heartbeatEvery returns the least time between two records of what was heard on a connection.
+// heartbeatEvery returns the least time between two records of what was received on a connection.
 func (s Settings) heartbeatEvery() time.Duration { return s.PingInterval / 4 * 3 }
 
 // window returns for how long a record counts.
 func (s Settings) window() time.Duration { return lastseen.DeviceWindow(s.Thresholds, s.PingInterval) }
 
 // recordEvery returns the time after which a heartbeat renews the record. A record has the time at which the client was
-// heard, so it is up to heartbeatEvery older than its write. Half of the window leaves room for that, for the time
+// received, so it is up to heartbeatEvery older than its write. Half of the window leaves room for that, for the time
 // until the next heartbeat, and for one answer to a ping that is lost.
 func (s Settings) recordEvery() time.Duration { return s.window() / 2 }
 
@@ -79,7 +80,7 @@ type Options struct {
 type Stats struct {
 	Open      int   // connections of users
 	Waiting   int   // leaves that wait for their time, or for the store
-	Unwritten int   // connections that were heard and have to be written, while the store is away
+	Unwritten int   // connections that were active and have to be written, while the store is away
 	Opened    int64 // since the start, as the rest
 	Leaves    int64 // connections that ended with a leave, or whose leave was written after the grace
 	Lost      int64 // connections that ended in silence
@@ -243,15 +244,15 @@ func (r *Registry) Peers(namespace, user string) (peers []any) {
 	return peers
 }
 
-// HeardWithin reports whether a connection of a user that is open was heard within a time before now; only those of one
-// device unless it is "". A connection that left does not count.
-func (r *Registry) HeardWithin(namespace, user, device string, within time.Duration) bool {
+// ActiveWithin reports whether a connection of a user that is open was active within a time before now; only those of
+// one device unless it is "". A connection that left does not count.
+func (r *Registry) ActiveWithin(namespace, user, device string, within time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	earliest := r.monotonic() - within
 	for _, c := range r.users[lastseen.UserKey{Namespace: namespace, User: user}] {
 		counts := !c.opening && !c.quiet && (device == "" || device == c.o.Device)
-		if counts && c.lastHeard() >= earliest {
+		if counts && c.lastReceived() >= earliest {
 			return true
 		}
 	}

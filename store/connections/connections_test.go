@@ -57,21 +57,21 @@ func TestIDsOfRecords(t *testing.T) {
 	}
 }
 
-// TestHeartbeats: what is heard is recorded at its own time, at most once in 3/4 of the ping interval.
+// TestHeartbeats: what is received is recorded at its own time, at most once in 3/4 of the ping interval.
 func TestHeartbeats(t *testing.T) {
 	f, c := newConnection(t)
-	f.hear(22*time.Second+250*time.Millisecond, c)
+	f.receive(22*time.Second+250*time.Millisecond, c)
 	f.requireNothing()
 	f.pass(time.Second)
 	got := f.only()
 	require.Equal(t, ping, got.call, "a heartbeat is a plain ping")
-	require.Equal(t, seconds(22.25), got.At, "at the time when it was heard")
+	require.Equal(t, seconds(22.25), got.At, "at the time when it was received")
 	require.Equal(t, lastseen.State{At: seconds(22.25)}, f.store.state("alice"))
 	f.pass(time.Minute)
-	f.requireNothing() // nothing was heard
-	c.Heard()
+	f.requireNothing() // nothing was received
+	c.Received()
 	f.pass(time.Second)
-	require.NotZero(t, f.only(), "what is heard late is recorded in the next round")
+	require.NotZero(t, f.only(), "what is received late is recorded in the next round")
 }
 
 // TestHeartbeatsAreSpread: connections that were opened together do not stay together.
@@ -86,7 +86,7 @@ func TestHeartbeatsAreSpread(t *testing.T) {
 	for range 4 * 30 {
 		f.pass(tickEvery)
 		for _, c := range open {
-			c.Heard()
+			c.Received()
 		}
 		for _, got := range f.store.take() {
 			first[got.User] = got.when - start
@@ -100,7 +100,7 @@ func TestHeartbeatsAreSpread(t *testing.T) {
 	require.InDelta(t, 11.5, first["c"].Seconds(), 1)
 }
 
-// TestRecordIsRenewed: while the client is heard, its record always counts, also when the answer to a ping is lost.
+// TestRecordIsRenewed: while the client is active, its record always counts, also when the answer to a ping is lost.
 func TestRecordIsRenewed(t *testing.T) {
 	for name, period := range map[string]time.Duration{
 		"often": 3 * time.Second, "at least": 25 * time.Second, "one lost": 50 * time.Second,
@@ -111,7 +111,7 @@ func TestRecordIsRenewed(t *testing.T) {
 			last, window := seconds(0), f.store.settings.window()
 			for begun := f.monotonic(); f.monotonic() < begun+time.Hour; {
 				if (f.monotonic()-begun)%period == 0 {
-					c.Heard()
+					c.Received()
 				}
 				f.pass(tickEvery)
 				for _, got := range f.store.take() {
@@ -141,11 +141,11 @@ func TestShorterPingInterval(t *testing.T) {
 			f := newFixture(t)
 			f.store.settings.PingInterval = time.Hour
 			c := f.open("alice")
-			f.hear(before, c)
+			f.receive(before, c)
 			f.pass(2 * time.Second)
 			f.store.take()
 			f.store.settings.PingInterval = 20 * time.Second
-			c.Heard()
+			c.Received()
 			f.pass(longestSleep)
 			require.Equal(t, base.Add(before+2*time.Second), f.only().At)
 		})
@@ -154,7 +154,7 @@ func TestShorterPingInterval(t *testing.T) {
 
 func TestActivity(t *testing.T) {
 	f, c := newConnection(t)
-	f.hear(7*time.Second, c)
+	f.receive(7*time.Second, c)
 	c.SetIdle(true)
 	c.SetIdle(true)
 	f.pass(time.Second)
@@ -171,7 +171,7 @@ func TestActivity(t *testing.T) {
 	c.SetIdle(false)
 	f.pass(2 * time.Second)
 	require.Zero(t, f.only().Idle)
-	c.Heard()
+	c.Received()
 	c.SetIdle(true)
 	f.pass(6 * time.Second)
 	require.NotZero(t, f.only().Idle, "as soon as it may be written")
@@ -180,7 +180,7 @@ func TestActivity(t *testing.T) {
 // TestIdleSinceStays: it does not move with each record, unless the store's clock is set.
 func TestIdleSinceStays(t *testing.T) {
 	f, c := newConnection(t)
-	f.hear(10*time.Second, c)
+	f.receive(10*time.Second, c)
 	c.SetIdle(true)
 	f.stay(2*time.Minute, c)
 	f.store.step(300 * time.Millisecond)
@@ -199,7 +199,7 @@ func TestIdleSinceStays(t *testing.T) {
 // TestLeave is a leave at this moment, and the end of heartbeats.
 func TestLeave(t *testing.T) {
 	f, c := newConnection(t)
-	f.hear(10*time.Second, c)
+	f.receive(10*time.Second, c)
 	state, err := c.Leave(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, lastseen.State{At: seconds(10), Left: true}, state)
@@ -221,7 +221,7 @@ func TestLeave(t *testing.T) {
 // TestLeaveFails: the connection continues; if the client leaves nevertheless, its leave follows.
 func TestLeaveFails(t *testing.T) {
 	f, c := newConnection(t)
-	f.hear(10*time.Second, c)
+	f.receive(10*time.Second, c)
 	f.store.fail(store.ErrUnavailable)
 	_, err := c.Leave(t.Context())
 	require.ErrorIs(t, err, store.ErrUnavailable)
@@ -229,7 +229,7 @@ func TestLeaveFails(t *testing.T) {
 	f.pass(15 * time.Second)
 	require.Equal(t, lastseen.State{At: seconds(10)}, f.store.state("alice"), "heartbeats continue")
 	f.store.fail(store.ErrUnavailable)
-	c.Heard()
+	c.Received()
 	_, err = c.Leave(t.Context())
 	require.Error(t, err)
 	c.End(Left)
@@ -240,8 +240,8 @@ func TestLeaveFails(t *testing.T) {
 	require.EqualValues(t, 1, f.Stats().Leaves)
 }
 
-// TestHeardWithin: a user, or one device, was heard on connections that are open.
-func TestHeardWithin(t *testing.T) {
+// TestActiveWithin: a user, or one device, was active on connections that are open.
+func TestActiveWithin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	tab := f.open("alice")
@@ -250,32 +250,32 @@ func TestHeardWithin(t *testing.T) {
 	phone, err := f.Open(t.Context(), o)
 	require.NoError(t, err)
 	f.open("bob")
-	heard := func(want bool, device string, within time.Duration) {
+	received := func(want bool, device string, within time.Duration) {
 		t.Helper()
-		require.Equal(t, want, f.HeardWithin(ns, "alice", device, within), "%s %s", device, within)
+		require.Equal(t, want, f.ActiveWithin(ns, "alice", device, within), "%s %s", device, within)
 	}
-	heard(true, "tab", 0)
+	received(true, "tab", 0)
 	f.store.pass(10 * time.Second)
-	phone.Heard()
+	phone.Received()
 	f.store.pass(5 * time.Second)
-	heard(true, "", 5*time.Second)
-	heard(false, "", 5*time.Second-1)
-	heard(true, "phone", 5*time.Second)
-	heard(false, "tab", 15*time.Second-1)
-	heard(true, "tab", 15*time.Second)
-	heard(false, "desk", time.Hour)
-	require.False(t, f.HeardWithin("other", "alice", "", time.Hour))
-	require.False(t, f.HeardWithin(ns, "carol", "", time.Hour))
+	received(true, "", 5*time.Second)
+	received(false, "", 5*time.Second-1)
+	received(true, "phone", 5*time.Second)
+	received(false, "tab", 15*time.Second-1)
+	received(true, "tab", 15*time.Second)
+	received(false, "desk", time.Hour)
+	require.False(t, f.ActiveWithin("other", "alice", "", time.Hour))
+	require.False(t, f.ActiveWithin(ns, "carol", "", time.Hour))
 
 	phone.End(Gone)
-	heard(false, "phone", time.Hour)
-	heard(true, "", time.Hour)
+	received(false, "phone", time.Hour)
+	received(true, "", time.Hour)
 	_, err = tab.Leave(t.Context())
 	require.NoError(t, err)
-	tab.Heard() // the answer to the close frame
-	heard(false, "", time.Hour)
+	tab.Received() // the answer to the close frame
+	received(false, "", time.Hour)
 
-	f.store.during = func(callKind) { heard(false, "", time.Hour) }
+	f.store.during = func(callKind) { received(false, "", time.Hour) }
 	f.open("alice") // not before the store has its first ping
-	heard(true, "", 0)
+	received(true, "", 0)
 }

@@ -107,7 +107,7 @@ func (r *Registry) voidReceived(asked map[lastseen.UserKey]lastseen.Instant, now
 		}
 		age := time.Duration(now.store-at.Add(clockError)) * time.Millisecond
 		c.void = now.monotonic - max(0, age) // not later, also if the store's clock was set back since
-		if c.lastHeard() <= c.void {
+		if c.lastReceived() <= c.void {
 			r.setFailed(c, false)
 		}
 		c.dropped = true // the record is deleted
@@ -121,7 +121,7 @@ func isCancelled(p pending, asked map[lastseen.UserKey]lastseen.Instant, now clo
 	if found && p.of != leaveByLater && p.opened <= at {
 		return true
 	}
-	received := now.at(p.heard)
+	received := now.at(p.received)
 	if found && p.of == leaveByLater && received <= at.Add(clockError) {
 		return true
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// collect returns what to write of what was heard on connections: what is due, or all.
+// collect returns what to write of what was received on connections: what is due, or all.
 func (r *Registry) collect(now clockReading, all bool) []write {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -24,37 +24,37 @@ func (r *Registry) collect(now clockReading, all bool) []write {
 			s = r.o.Settings(c.o.Namespace)
 			settings[c.o.Namespace] = s
 		}
-		if heard, due := c.heartbeatDue(now.monotonic, s, all); due {
-			batch = append(batch, write{pending: c.event(now, heard, s), c: c})
+		if received, due := c.heartbeatDue(now.monotonic, s, all); due {
+			batch = append(batch, write{pending: c.event(now, received, s), c: c})
 		}
 	}
 	return batch
 }
 
-// heartbeatDue reports whether something has to be written for a connection, and when the peer was heard. If not, it
+// heartbeatDue reports whether something has to be written for a connection, and when the peer was active. If not, it
 // may set when the connection has to be looked at again; by default, that is in the next round.
-func (c *Connection) heartbeatDue(now time.Duration, s Settings, all bool) (heard time.Duration, due bool) {
-	heard = c.lastHeard()
+func (c *Connection) heartbeatDue(now time.Duration, s Settings, all bool) (received time.Duration, due bool) {
+	received = c.lastReceived()
 	next := c.wrote + s.heartbeatEvery()
 	switch {
-	case c.quiet, heard <= c.void:
-		return heard, false
+	case c.quiet, received <= c.void:
+		return received, false
 	case c.changed && now >= c.told+activityEvery:
-	case heard <= c.heartbeat && !c.failed:
-		return heard, false
+	case received <= c.heartbeat && !c.failed:
+		return received, false
 	case c.dropped && !c.failed && now >= c.wrote+renewEvery:
 	case !all && !c.failed && now < next:
 		if !c.changed {
 			c.r.held[c.index].due = min(c.nextLook(next), now+longestSleep)
 		}
-		return heard, false
+		return received, false
 	}
 	c.r.held[c.index].due = min(now+s.heartbeatEvery(), now+longestSleep)
-	return heard, true
+	return received, true
 }
 
-// nextLook returns when a connection has to be looked at again that was heard, and whose heartbeats are written next at
-// a time.
+// nextLook returns when a connection has to be looked at again that was active, and whose heartbeats are written next
+// at a time.
 func (c *Connection) nextLook(next time.Duration) time.Duration {
 	if c.dropped {
 		return min(next, c.wrote+renewEvery)
@@ -62,11 +62,11 @@ func (c *Connection) nextLook(next time.Duration) time.Duration {
 	return next
 }
 
-// event returns what was heard on a connection as a plain ping, which is cheap, or as one of the record. That is
+// event returns what was received on a connection as a plain ping, which is cheap, or as one of the record. That is
 // necessary at times, since a record that is too old does not count; and for what a plain ping does not say.
-func (c *Connection) event(now clockReading, heard time.Duration, s Settings) pending {
-	ping := store.DeviceEvent{User: c.o.User, At: now.at(heard)}
-	p := pending{namespace: c.o.Namespace, DeviceEvent: ping, heard: heard}
+func (c *Connection) event(now clockReading, received time.Duration, s Settings) pending {
+	ping := store.DeviceEvent{User: c.o.User, At: now.at(received)}
+	p := pending{namespace: c.o.Namespace, DeviceEvent: ping, received: received}
 	c.at = max(c.at, p.At)
 	returned := c.recorded < c.r.returned // the store may have lost the record
 	stale := now.monotonic >= c.recorded+s.recordEvery()
@@ -91,7 +91,7 @@ func (c *Connection) event(now clockReading, heard time.Duration, s Settings) pe
 // wroteHeartbeat notes that a heartbeat of a connection is stored.
 func (r *Registry) wroteHeartbeat(w *write, now time.Duration) {
 	c := w.c
-	c.heartbeat, c.wrote = w.heard, now
+	c.heartbeat, c.wrote = w.received, now
 	switch {
 	case isAway(w.state): // the user left by other means, or is invisible
 		c.dropped = true
@@ -111,7 +111,7 @@ func (r *Registry) wroteHeartbeat(w *write, now time.Duration) {
 	}
 }
 
-// isAway reports whether a user is not present by what the store returned for something that was heard: it shows
+// isAway reports whether a user is not present by what the store returned for something that was received: it shows
 // nothing of it, because the user left later or is invisible. The store then has no record of the connection.
 func isAway(s lastseen.State) bool { return s.Left || s.At == 0 }
 
@@ -125,8 +125,8 @@ func (r *Registry) setFailed(c *Connection, failed bool) {
 	c.failed = failed
 }
 
-// RecordAgain has what was last heard on the connections of a namespace recorded again, each at a random time within
-// 10 s. Call it when the store may have lost its data: otherwise users are unknown until their connections are heard.
+// RecordAgain has what was last received on the connections of a namespace recorded again, each at a random time within
+// 10 s. Call it when the store may have lost its data: otherwise users are unknown until their connections are active.
 func (r *Registry) RecordAgain(namespace string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

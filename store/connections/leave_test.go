@@ -12,7 +12,7 @@ import (
 // TestReload: a page that is loaded again within the grace stays present.
 func TestReload(t *testing.T) {
 	f, c := newConnection(t)
-	f.hear(10*time.Second, c)
+	f.receive(10*time.Second, c)
 	c.End(Gone)
 	f.pass(time.Second)
 	f.open("alice")
@@ -22,11 +22,11 @@ func TestReload(t *testing.T) {
 	require.EqualValues(t, 1, f.Stats().Leaves)
 }
 
-// TestNoLeave: silence and ends by the server write no leave, but what was heard before.
+// TestNoLeave: silence and ends by the server write no leave, but what was received before.
 func TestNoLeave(t *testing.T) {
 	for _, how := range []Ending{Silent, Ended} {
 		f, c := newConnection(t)
-		f.hear(10*time.Second, c)
+		f.receive(10*time.Second, c)
 		c.End(how)
 		f.pass(time.Minute)
 		got := f.only()
@@ -51,7 +51,7 @@ func TestLeaveIsNotBeforeHeartbeat(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, c := newConnection(t)
-			f.hear(25*time.Second, c)
+			f.receive(25*time.Second, c)
 			f.pass(2 * time.Second)
 			f.store.step(-4 * time.Second)
 			end(c)
@@ -65,7 +65,7 @@ func TestLeaveIsNotBeforeHeartbeat(t *testing.T) {
 func TestClockIsSet(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 30 * 365 * 24 * time.Hour, -60 * 365 * 24 * time.Hour} {
 		f, c := newConnection(t)
-		f.hear(10*time.Second, c)
+		f.receive(10*time.Second, c)
 		f.store.step(by)
 		f.store.take()
 		f.pass(15 * time.Second)
@@ -79,11 +79,11 @@ func TestClockIsSet(t *testing.T) {
 			require.LessOrEqual(t, got.At, base.Add(got.when-start))
 			require.GreaterOrEqual(t, got.At, base.Add(got.when-start-30*time.Second))
 		}
-		c.Heard()
-		heard := f.store.present()
+		c.Received()
+		received := f.store.present()
 		c.End(Gone)
 		f.pass(10 * time.Second)
-		require.Equal(t, heard, f.only().At, "nor the leave")
+		require.Equal(t, received, f.only().At, "nor the leave")
 	}
 }
 
@@ -91,20 +91,20 @@ func TestClockIsSet(t *testing.T) {
 func (f *fixture) requireRenewed(c *Connection, within time.Duration) {
 	f.t.Helper()
 	f.store.take()
-	heard := f.monotonic()
-	c.Heard()
+	received := f.monotonic()
+	c.Received()
 	f.pass(within)
 	writes := f.store.take()
 	require.Len(f.t, writes, 1)
 	require.Equal(f.t, recordDevices, writes[0].call)
 	require.Equal(f.t, `{"v":1}`, writes[0].Meta)
-	require.LessOrEqual(f.t, writes[0].when, heard+within)
+	require.LessOrEqual(f.t, writes[0].when, received+within)
 	require.False(f.t, f.store.state("alice").Left)
 	require.Len(f.t, f.store.devices[ns+" alice"].Records, 1)
 }
 
-// TestInvisible: while the user is invisible, nothing changes. Afterwards the record is written by what is heard next,
-// since becoming invisible dropped it.
+// TestInvisible: while the user is invisible, nothing changes. Afterwards the record is written by what is received
+// next, since becoming invisible dropped it.
 func TestInvisible(t *testing.T) {
 	f, c := newConnection(t)
 	f.stay(2*time.Minute, c)
@@ -155,7 +155,7 @@ func TestInvisibleLeave(t *testing.T) {
 	f, c := newConnection(t)
 	f.store.setInvisible(true)
 	left := f.store.state("alice")
-	f.hear(30*time.Second, c)
+	f.receive(30*time.Second, c)
 	c.End(Gone)
 	f.pass(time.Minute)
 	require.Equal(t, left, f.store.state("alice"))

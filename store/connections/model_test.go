@@ -26,13 +26,13 @@ type model struct {
 // modelConn is a connection and what happened to it. Times are monotonic.
 type modelConn struct {
 	*Connection
-	user   string
-	heard  []time.Duration // the last is the newest
-	ended  time.Duration   // 0 if it is open
-	how    Ending
-	left   time.Duration // when Leave succeeded
-	asked  time.Duration // when somebody asked to close it
-	closed bool
+	user     string
+	received []time.Duration // the last is the newest
+	ended    time.Duration   // 0 if it is open
+	how      Ending
+	left     time.Duration // when Leave succeeded
+	asked    time.Duration // when somebody asked to close it
+	closed   bool
 
 	toldIdle            bool
 	seen                time.Duration // the newest heartbeat that is stored
@@ -47,7 +47,7 @@ func TestModel(t *testing.T) {
 		f := newFixture(t, func(o *Options) { o.Random = random })
 		m := &model{fixture: f, okFrom: start}
 		rt.Repeat(map[string]func(*rapid.T){
-			"open": m.open, "hear": m.hear, "idle": m.idleness, "end": m.end, "leave": m.leave,
+			"open": m.open, "receive": m.receive, "idle": m.idleness, "end": m.end, "leave": m.leave,
 			"pass": m.pass, "pass long": m.pass, "stay": m.stay, "outage": m.outage, "step": m.step, "close": m.close,
 		})
 		if m.okFrom == 0 {
@@ -71,7 +71,9 @@ func (m *model) open(t *rapid.T) {
 	c, err := m.Open(m.t.Context(), o)
 	require.NoError(t, err)
 	now := m.monotonic()
-	conn := &modelConn{Connection: c, user: user, heard: []time.Duration{now}, seen: now, lastWrite: now, lastFull: now}
+	conn := &modelConn{
+		Connection: c, user: user, received: []time.Duration{now}, seen: now, lastWrite: now, lastFull: now,
+	}
 	m.conns = append(m.conns, conn)
 	m.check(t)
 }
@@ -90,10 +92,10 @@ func (m *model) draw(t *rapid.T) *modelConn {
 	return rapid.SampledFrom(open).Draw(t, "connection")
 }
 
-func (m *model) hear(t *rapid.T) {
+func (m *model) receive(t *rapid.T) {
 	if c := m.draw(t); c != nil {
-		c.Heard()
-		c.heard = append(c.heard, m.monotonic())
+		c.Received()
+		c.received = append(c.received, m.monotonic())
 	}
 }
 
@@ -130,12 +132,12 @@ func (m *model) leave(t *rapid.T) {
 	if err == nil && !m.steps {
 		require.Equal(t, lastseen.State{At: base.Add(m.monotonic() - start), Left: true}, state)
 	}
-	c.heard = append(c.heard, m.monotonic()) // its leave has this time
+	c.received = append(c.received, m.monotonic()) // its leave has this time
 	m.check(t)
 	if err == nil {
 		c.left = m.monotonic()
 	} else {
-		c.heard = c.heard[:len(c.heard)-1]
+		c.received = c.received[:len(c.received)-1]
 	}
 }
 
@@ -143,13 +145,13 @@ func (m *model) pass(t *rapid.T) {
 	m.passFor(t, rapid.SampledFrom([]time.Duration{tickEvery, time.Second, 7 * time.Second, time.Minute}).Draw(t, "d"))
 }
 
-// stay lets time pass with all connections heard.
+// stay lets time pass with all connections active.
 func (m *model) stay(t *rapid.T) {
 	for range rapid.IntRange(1, 6).Draw(t, "times") {
 		for _, c := range m.conns {
 			if c.ended == 0 {
-				c.Heard()
-				c.heard = append(c.heard, m.monotonic())
+				c.Received()
+				c.received = append(c.received, m.monotonic())
 			}
 		}
 		m.passFor(t, time.Duration(rapid.IntRange(80, 100).Draw(t, "quarters"))*tickEvery)
@@ -198,7 +200,7 @@ func (m *model) check(t *rapid.T) {
 		require.False(t, c.closed, "a closed connection writes nothing")
 		require.Zero(t, c.left, "nor does one after its leave")
 		of := start + time.Duration(got.At-base)*time.Millisecond - got.offset
-		known := slices.Contains(c.heard, of)
+		known := slices.Contains(c.received, of)
 		if got.Gone {
 			// It may have the time of earlier heartbeats, reckoned by a clock that was set since.
 			known = known || slices.Contains(c.ats, got.At)
@@ -207,7 +209,7 @@ func (m *model) check(t *rapid.T) {
 			require.True(t, c.ended == 0 || c.how == Silent || c.how == Ended)
 			m.checkSpacing(t, c, got)
 		}
-		require.True(t, known, "%s at %s: not heard then", got.User, got.At)
+		require.True(t, known, "%s at %s: not received then", got.User, got.At)
 		if c.ats = append(c.ats, got.At); got.failed {
 			continue
 		}
@@ -258,7 +260,7 @@ func (m *model) checkTimely(t *rapid.T) {
 	now := m.monotonic()
 	late := func(due time.Duration) bool { return m.okFrom > 0 && now >= max(due, m.okFrom)+2*time.Second }
 	for _, c := range m.conns {
-		newest := c.heard[len(c.heard)-1]
+		newest := c.received[len(c.received)-1]
 		switch closed := m.isClosed(c); {
 		case c.closed != closed:
 			require.NotZero(t, c.asked)
@@ -300,7 +302,7 @@ func (m *model) checkEnd(t *rapid.T) {
 		if m.steps || c.asked > 0 {
 			continue
 		}
-		at := c.heard[len(c.heard)-1]
+		at := c.received[len(c.received)-1]
 		if c.left > 0 {
 			at = c.left
 		}

@@ -108,7 +108,7 @@ func (c *Connection) begin(ctx context.Context) error {
 	// together do not stay together.
 	early := r.o.Random() / 2 * float64(r.o.Settings(c.o.Namespace).heartbeatEvery())
 	c.wrote = now.monotonic - time.Duration(early)
-	c.heard.Store(int64(now.monotonic))
+	c.received.Store(int64(now.monotonic))
 	r.mu.Unlock()
 	first := store.DeviceEvent{
 		User: c.o.User, ID: c.record, Kind: c.o.Kind, At: now.store, Idle: idle, Meta: c.o.Meta,

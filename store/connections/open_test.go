@@ -78,7 +78,7 @@ func TestActivityOfOpenings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, c := newConnection(t)
-			f.hear(10*time.Second, c)
+			f.receive(10*time.Second, c)
 			c.SetIdle(true)
 			f.pass(time.Second)
 			require.Equal(t, seconds(10), f.only().Idle)

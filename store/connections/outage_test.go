@@ -18,10 +18,10 @@ import (
 // at once, and then its record, with all that the store may have lost.
 func TestOutage(t *testing.T) {
 	f := newFixture(t)
-	heard, silent := f.open("heard"), f.open("silent")
+	received, silent := f.open("received"), f.open("silent")
 	f.store.fail(store.ErrUnavailable)
 	for range 3 {
-		f.hear(25*time.Second, heard)
+		f.receive(25*time.Second, received)
 	}
 	require.Equal(t, 1, f.Stats().Unwritten)
 	f.pass(time.Second)
@@ -41,13 +41,13 @@ func TestOutage(t *testing.T) {
 	require.Equal(t, 1, f.logged("recorded again"))
 	f.pass(time.Second)
 	got = f.only()
-	require.Equal(t, heard.record, got.ID)
+	require.Equal(t, received.record, got.ID)
 	require.Equal(t, seconds(75), got.At)
 	require.JSONEq(t, `{"v":1}`, got.Meta)
 	f.pass(time.Minute)
 	f.requireNothing()
 
-	silent.Heard() // it had no heartbeats to write meanwhile
+	silent.Received() // it had no heartbeats to write meanwhile
 	f.pass(time.Second)
 	got = f.only()
 	require.Equal(t, silent.record, got.ID)
@@ -55,10 +55,10 @@ func TestOutage(t *testing.T) {
 	require.Empty(t, f.closed)
 }
 
-// TestOutageReturns: a record that could not be written again is not forgotten, although nothing more is heard.
+// TestOutageReturns: a record that could not be written again is not forgotten, although nothing more is received.
 func TestOutageReturns(t *testing.T) {
 	f, c := newConnection(t)
-	f.hear(25*time.Second, c)
+	f.receive(25*time.Second, c)
 	f.store.fail(store.ErrUnavailable)
 	f.pass(time.Minute)
 	f.store.refuse = func(kind callKind, _ string) error {
@@ -81,7 +81,7 @@ func TestRecordAgain(t *testing.T) {
 	next := 0.
 	f := newFixture(t, func(o *Options) { o.Random = func() float64 { next = 0.75 - next; return next } })
 	early, late, gone := f.open("early"), f.open("late"), f.open("gone")
-	f.hear(10*time.Second, early, late)
+	f.receive(10*time.Second, early, late)
 	f.pass(25 * time.Second)
 	f.store.take()
 	f.store.states, f.store.devices = map[string]lastseen.State{}, map[string]lastseen.Devices{}
@@ -139,11 +139,11 @@ func TestStoreLostData(t *testing.T) {
 	require.Empty(t, f.closed)
 }
 
-// TestEndsInAnOutage: leaves wait for the store, and have the time at which the connection was heard.
+// TestEndsInAnOutage: leaves wait for the store, and have the time at which the connection was active.
 func TestEndsInAnOutage(t *testing.T) {
 	f := newFixture(t)
 	gone, ended := f.open("gone"), f.open("ended")
-	f.hear(10*time.Second, gone, ended)
+	f.receive(10*time.Second, gone, ended)
 	f.store.fail(store.ErrUnavailable)
 	gone.End(Gone)
 	ended.End(Ended)
@@ -192,7 +192,7 @@ func TestDisconnectsAway(t *testing.T) {
 	f, c := newConnection(t)
 	broken := brokenDisconnects{f.store}
 	f.o.Store = broken
-	c.Heard()
+	c.Received()
 	f.stay(time.Minute, c)
 	require.NotEmpty(t, f.store.take())
 	require.Equal(t, 1, f.logged("cannot record"))
@@ -215,7 +215,7 @@ func TestImpossible(t *testing.T) {
 		c, quiet, goes := f.open("alice"), f.open("quiet"), f.open("goes")
 		f.store.refuse = func(callKind, string) error { return lasting }
 		f.store.take()
-		f.hear(25*time.Second, c)
+		f.receive(25*time.Second, c)
 		goes.End(Gone)
 		f.pass(10 * time.Second)
 		require.Len(t, f.store.take(), 2, "there is no second attempt")
@@ -223,7 +223,7 @@ func TestImpossible(t *testing.T) {
 		f.requireClosed("quiet")
 		require.Equal(t, 2, f.logged("cannot be recorded"), "once a round")
 		require.Zero(t, f.logged("trying again"))
-		c.Heard()
+		c.Received()
 		c.SetIdle(true)
 		_, err := c.Leave(t.Context())
 		require.ErrorIs(t, err, ErrEnded)
@@ -241,7 +241,7 @@ func TestOtherErrors(t *testing.T) {
 		store.ErrOverloaded, store.ErrFull, store.ErrClosed, context.DeadlineExceeded, errors.New("unknown"),
 	} {
 		f, c := newConnection(t)
-		f.hear(25*time.Second, c)
+		f.receive(25*time.Second, c)
 		f.passWithError(time.Minute, passing)
 		f.pass(time.Second)
 		require.Equal(t, lastseen.State{At: seconds(25)}, f.store.state("alice"))
@@ -271,7 +271,7 @@ func TestManyConnections(t *testing.T) {
 	f.store.take()
 	f.store.pass(25 * time.Second)
 	for _, c := range open {
-		c.Heard()
+		c.Received()
 	}
 	f.pass(time.Second)
 	writes := f.store.take()

@@ -28,7 +28,7 @@ func TestRun(t *testing.T) {
 		c, err := r.Open(ctx, Opening{Namespace: ns, User: "alice", Close: func(Reason) {}})
 		require.NoError(t, err)
 		time.Sleep(25 * time.Second)
-		c.Heard()
+		c.Received()
 		time.Sleep(2 * time.Second)
 		require.Len(t, s.take(), 2)
 		c.End(Gone)
@@ -118,6 +118,6 @@ func use(t *testing.T, f *fixture, c *Connection) {
 	case 3:
 		_ = f.Later(t.Context(), DelayedLeave{Namespace: ns, DeviceEvent: store.DeviceEvent{User: "bob", At: base}})
 	default:
-		c.Heard()
+		c.Received()
 	}
 }

@@ -86,11 +86,11 @@ func newConnection(t testing.TB) (*fixture, *Connection) {
 	return f, c
 }
 
-// hear lets time pass, and then connections are heard.
-func (f *fixture) hear(after time.Duration, connections ...*Connection) {
+// receive lets time pass, and then connections are active.
+func (f *fixture) receive(after time.Duration, connections ...*Connection) {
 	f.pass(after)
 	for _, c := range connections {
-		c.Heard()
+		c.Received()
 	}
 }
 
@@ -109,12 +109,12 @@ func (f *fixture) pass(d time.Duration) {
 	}
 }
 
-// stay lets time pass, with connections that are heard every 25 seconds at the latest.
-func (f *fixture) stay(d time.Duration, heard ...*Connection) {
+// stay lets time pass, with connections that are active every 25 seconds at the latest.
+func (f *fixture) stay(d time.Duration, received ...*Connection) {
 	for ; d > 0; d -= 25 * time.Second {
 		f.pass(min(d, 25*time.Second))
-		for _, c := range heard {
-			c.Heard()
+		for _, c := range received {
+			c.Received()
 		}
 	}
 }

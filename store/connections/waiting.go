@@ -34,9 +34,9 @@ func (r *Registry) Later(ctx context.Context, departures ...DelayedLeave) error 
 	var atOnce []write
 	for _, d := range departures {
 		p := pending{
-			namespace: d.Namespace, DeviceEvent: d.DeviceEvent, of: leaveByLater, heard: r.monotonic(),
+			namespace: d.Namespace, DeviceEvent: d.DeviceEvent, of: leaveByLater, received: r.monotonic(),
 		}
-		p.due = p.heard + min(max(0, d.After), MaxGrace)
+		p.due = p.received + min(max(0, d.After), MaxGrace)
 		p.Gone = true
 		if !r.addLater(p) {
 			atOnce = append(atOnce, write{pending: p})
@@ -106,10 +106,10 @@ func (r *Registry) takeDue(now clockReading) (batch []write) {
 		}
 		r.removed(p)
 		switch p.of {
-		case heardOnConnection:
-			p.At = now.at(p.heard)
+		case receivedOnConnection:
+			p.At = now.at(p.received)
 		case leaveOfConnection:
-			p.At = now.notBefore(p.At, p.heard)
+			p.At = now.notBefore(p.At, p.received)
 		}
 		batch = append(batch, write{pending: p})
 		return true
@@ -117,7 +117,7 @@ func (r *Registry) takeDue(now clockReading) (batch []write) {
 	return batch
 }
 
-// Stop has Open fail from now on, writes what was heard on the connections, and the leaves that wait for their time,
+// Stop has Open fail from now on, writes what was received on the connections, and the leaves that wait for their time,
 // and returns when all is written or the context ends. Connections stay open; their ends write nothing any longer. Run
 // need not be running.
 func (r *Registry) Stop(ctx context.Context) {

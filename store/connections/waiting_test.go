@@ -96,11 +96,11 @@ func TestTooManyLeaves(t *testing.T) {
 	require.True(t, f.store.state("alice").Left, "written at once")
 }
 
-// TestStop writes all that waits and all that was heard, and later ends write nothing.
+// TestStop writes all that waits and all that was received, and later ends write nothing.
 func TestStop(t *testing.T) {
 	f := newFixture(t)
 	stays, gone := f.open("stays"), f.open("gone")
-	f.hear(10*time.Second, stays, gone)
+	f.receive(10*time.Second, stays, gone)
 	gone.End(Gone)
 	f.later(store.DeviceEvent{User: "later", At: seconds(10)}, time.Minute)
 	f.store.take()

@@ -16,7 +16,7 @@ import (
 type pending struct {
 	namespace         string
 	store.DeviceEvent                  // At is the earliest time that it can have
-	heard             time.Duration    // when it was received, monotonic; a leave has another time, which is At
+	received          time.Duration    // when it was received, monotonic; a leave has another time, which is At
 	due               time.Duration    // when it is to be written, monotonic
 	opened            lastseen.Instant // of a connection: a disconnect of the user from then on cancels it
 	of                origin
@@ -26,7 +26,7 @@ type pending struct {
 type origin int8
 
 const (
-	heardOnConnection origin = iota
+	receivedOnConnection origin = iota
 	leaveOfConnection
 	leaveByLater
 )

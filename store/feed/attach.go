@@ -9,14 +9,14 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// attach has the watcher continue from places, if they are in memory. The caller holds the follower's lock, as for all
-// methods here but fromMemory.
-func (w *Watcher) attach(places []store.Place) bool {
-	upTo, ok := w.f.m.find(places)
+// attach has the watcher continue from positions, if they are in memory. The caller holds the follower's lock, as for
+// all methods here but fromMemory.
+func (w *Watcher) attach(positions []store.Position) bool {
+	upTo, ok := w.f.m.find(positions)
 	if !ok {
 		return false
 	}
-	w.attached, w.places, w.upTo = true, places, upTo
+	w.attached, w.positions, w.upTo = true, positions, upTo
 	w.f.attached[w] = struct{}{}
 	if w.everyone {
 		w.f.everyone[w] = struct{}{}
@@ -96,9 +96,9 @@ func (w *Watcher) unread() bool {
 	return len(w.dirty) > 0
 }
 
-// move moves the places to an entry: the watcher was sent everything up to it.
+// move moves the positions to an entry: the watcher was sent everything up to it.
 func (w *Watcher) move(n int64) {
-	w.places = w.f.m.placesAt(n, w.upTo, w.places)
+	w.positions = w.f.m.positionsAt(n, w.upTo, w.positions)
 	for shard := range w.upTo {
 		w.upTo[shard] = max(w.upTo[shard], n)
 	}
@@ -134,7 +134,7 @@ func (w *Watcher) take(limit int) (b Batch, ok bool, err error) {
 	if err == nil && !w.unread() {
 		w.move(f.m.last())
 	}
-	b.More, b.AsOf, b.Places = w.unread(), f.asOf, w.places
+	b.More, b.AsOf, b.Positions = w.unread(), f.asOf, w.positions
 	return b, len(b.Users) > 0 || len(w.changed) > 0, err
 }
 
@@ -147,7 +147,7 @@ func (w *Watcher) takeNext(limit int) ([]Update, error) {
 }
 
 // takeUsers returns the users who changed. If they are too many, it moves only to the entry at which one more user
-// changed first, and returns the users as they were there, so that the places fit.
+// changed first, and returns the users as they were there, so that the positions fit.
 func (w *Watcher) takeUsers(limit int) (users []Update, err error) {
 	m := &w.f.m
 	batch, rest, upTo := w.dirty, []*watch{}, m.last()

@@ -8,21 +8,21 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// catchUp attaches the watcher to memory. If its places are older, it reads changes from the store until they are not,
-// and returns them, and whether there are any. An error leaves the places as they were.
+// catchUp attaches the watcher to memory. If its positions are older, it reads changes from the store until they are
+// not, and returns them, and whether there are any. An error leaves the positions as they were.
 func (w *Watcher) catchUp(ctx context.Context, limit int) (Batch, bool, error) {
-	if w.tryAttach(w.places) {
+	if w.tryAttach(w.positions) {
 		return Batch{}, false, nil
 	}
-	// The places may be ahead, since they are of another process or of a snapshot.
+	// The positions may be ahead, since they are of another process or of a snapshot.
 	if err := w.f.waitForRead(ctx); err != nil {
 		return Batch{}, false, err
 	}
-	if w.tryAttach(w.places) {
+	if w.tryAttach(w.positions) {
 		return Batch{}, false, nil
 	}
 	collector := newCollector(limit)
-	c := &catchUp{w: w, collector: collector, places: w.places, left: w.hub.bounds.catchUp}
+	c := &catchUp{w: w, collector: collector, positions: w.positions, left: w.hub.bounds.catchUp}
 	if !w.everyone {
 		c.wanted = setOf(w.users)
 	}
@@ -34,23 +34,23 @@ func (w *Watcher) catchUp(ctx context.Context, limit int) (Batch, bool, error) {
 	return b, len(b.Users) > 0, err
 }
 
-func (w *Watcher) tryAttach(places []store.Place) bool {
+func (w *Watcher) tryAttach(positions []store.Position) bool {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
-	return w.attach(places)
+	return w.attach(positions)
 }
 
 // catchUp reads the feed from the store for one watcher.
 type catchUp struct {
 	*collector
-	w      *Watcher
-	wanted set           // nil for everyone
-	places []store.Place // after what was collected
-	left   int           // entries that may be read
+	w         *Watcher
+	wanted    set              // nil for everyone
+	positions []store.Position // after what was collected
+	left      int              // entries that may be read
 }
 
 // run returns the changes until the watcher is attached, or up to the limit of users. It returns errBehind if the
-// changes after the places are unknown.
+// changes after the positions are unknown.
 func (c *catchUp) run(ctx context.Context) (Batch, error) {
 	for tries := 0; tries < 3; {
 		r, err := c.read(ctx)
@@ -61,7 +61,7 @@ func (c *catchUp) run(ctx context.Context) (Batch, error) {
 		switch {
 		case full:
 			return c.more(r), nil
-		case c.w.tryAttach(c.places):
+		case c.w.tryAttach(c.positions):
 			return c.attached(), nil
 		case c.wanted == nil && len(c.users) > 0 && r.More:
 			return c.more(r), nil
@@ -70,11 +70,11 @@ func (c *catchUp) run(ctx context.Context) (Batch, error) {
 		case r.More:
 			continue
 		}
-		tries++ // the places are ahead of memory again
+		tries++ // the positions are ahead of memory again
 		if err := c.w.f.waitForRead(ctx); err != nil {
 			return Batch{}, err
 		}
-		if c.w.tryAttach(c.places) {
+		if c.w.tryAttach(c.positions) {
 			return c.attached(), nil
 		}
 	}
@@ -86,28 +86,28 @@ func (c *catchUp) read(ctx context.Context) (*store.ChangesRead, error) {
 	if c.wanted == nil && c.left == c.w.hub.bounds.catchUp { // later pages follow only some that had no users
 		limit = min(limit, c.limit)
 	}
-	r := &store.ChangesRead{Namespace: c.w.f.namespace, After: c.places, Limit: limit}
+	r := &store.ChangesRead{Namespace: c.w.f.namespace, After: c.positions, Limit: limit}
 	c.w.f.mu.Lock()
-	shards := len(c.w.f.m.places)
+	shards := len(c.w.f.m.positions)
 	c.w.f.mu.Unlock()
-	if len(c.places) != shards {
+	if len(c.positions) != shards {
 		return nil, errBehind
 	}
 	err := c.w.hub.withReadSlot(ctx, func() error {
 		c.w.hub.o.Store.ReadChanges(ctx, []*store.ChangesRead{r})
 		return r.Err
 	})
-	if errors.Is(err, store.ErrNotRecorded) || err == nil && (r.Reset || len(r.Places) != shards) {
+	if errors.Is(err, store.ErrNotRecorded) || err == nil && (r.Reset || len(r.Positions) != shards) {
 		return nil, errBehind
 	}
 	c.left -= len(r.Changes)
 	return r, err
 }
 
-// page collects a page and moves the places; false if it does not fit as a whole. It omits earlier changes of a user
+// page collects a page and moves the positions; false if it does not fit as a whole. It omits earlier changes of a user
 // who is forgotten later in the page, since the batch can end before that.
 func (c *catchUp) page(r *store.ChangesRead) bool {
-	places := slices.Clone(c.places)
+	positions := slices.Clone(c.positions)
 	forgotten := map[string]int{}
 	for k := range r.Changes {
 		if r.Changes[k].Forgotten() {
@@ -122,13 +122,13 @@ func (c *catchUp) page(r *store.ChangesRead) bool {
 			is := after(change)
 			t := presence{at: change.At, recorded: change.Recorded, now: is.statusByte}
 			if !c.add(change.User, before(change), t, is) {
-				c.places = places
+				c.positions = positions
 				return false
 			}
 		}
-		places[change.Shard] = change.Place
+		positions[change.Shard] = change.Position
 	}
-	c.places = r.Places
+	c.positions = r.Positions
 	return true
 }
 
@@ -146,8 +146,8 @@ func (c *catchUp) wants(user string) bool { return c.wanted == nil || c.wanted.h
 func (c *catchUp) more(r *store.ChangesRead) Batch {
 	c.w.f.mu.Lock()
 	defer c.w.f.mu.Unlock()
-	c.w.places = c.places
-	return Batch{Users: c.updates(), More: true, AsOf: r.Watermark, Places: c.places}
+	c.w.positions = c.positions
+	return Batch{Users: c.updates(), More: true, AsOf: r.Watermark, Positions: c.positions}
 }
 
 // attached returns a batch after which the watcher continues from memory.
@@ -155,5 +155,5 @@ func (c *catchUp) attached() Batch {
 	f := c.w.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return Batch{Users: c.updates(), More: c.w.attached && c.w.unread(), AsOf: f.asOf, Places: c.places}
+	return Batch{Users: c.updates(), More: c.w.attached && c.w.unread(), AsOf: f.asOf, Positions: c.positions}
 }

@@ -10,18 +10,18 @@ import (
 
 // Change lists users to watch as well, and users to stop watching.
 type Change struct {
-	Add    []string      // duplicates count once; users who are watched already are added again
-	Remove []string      // users who are not watched are ignored, and those in Add are watched
-	After  []store.Place // users in Add continue from there; nil to begin with a snapshot of them
+	Add    []string         // duplicates count once; users who are watched already are added again
+	Remove []string         // users who are not watched are ignored, and those in Add are watched
+	After  []store.Position // users in Add continue from there; nil to begin with a snapshot of them
 }
 
 // Change changes which users are watched. If it adds any, the batch has them first, in the order of Add, and then all
-// other users with changes to return: its places fit all users, and a query after them continues. With After, the batch
-// has only those of the added users who changed since, or all of them if that is not known. The batch has Reset if the
-// other users get a reset: it has all of them then. It also has all of them if the watcher has not returned a batch
-// yet.
+// other users with changes to return: its positions fit all users, and a query after them continues. With After, the
+// batch has only those of the added users who changed since, or all of them if that is not known. The batch has Reset
+// if the other users get a reset: it has all of them then. It also has all of them if the watcher has not returned a
+// batch yet.
 //
-// If Change only removes users, the batch has no users. Its places are those up to which everything was returned; it
+// If Change only removes users, the batch has no users. Its positions are those up to which everything was returned; it
 // has none before the first batch. No later batch has users who are not watched any more.
 //
 // Change reads from the store at once to add users, without the random delay of a reset. If it returns an error, the
@@ -74,13 +74,13 @@ func (h *Hub) Reserve(more int) error {
 	return nil
 }
 
-func (w *Watcher) change(ctx context.Context, add []string, removed set, after []store.Place) (Batch, error) {
+func (w *Watcher) change(ctx context.Context, add []string, removed set, after []store.Position) (Batch, error) {
 	if len(add) == 0 {
 		return w.remove(removed)
 	}
 	// A watcher of the added users alone begins, or continues, as any other. When both were sent everything, its users
 	// are transferred.
-	added := &Watcher{hub: w.hub, f: w.f, users: add, places: slices.Clone(after), wake: func() {}}
+	added := &Watcher{hub: w.hub, f: w.f, users: add, positions: slices.Clone(after), wake: func() {}}
 	added.needsReset = after != nil && len(after) == 0
 	defer added.detachAll()
 	var forAdded, forOthers mergedBatch
@@ -96,8 +96,8 @@ func (w *Watcher) change(ctx context.Context, add []string, removed set, after [
 	return b, nil
 }
 
-// drainBoth merges the changes for the watcher and for one with added users, up to the same place. It calls finish for
-// the batch of both, with the follower's lock.
+// drainBoth merges the changes for the watcher and for one with added users, up to the same position. It calls finish
+// for the batch of both, with the follower's lock.
 func (w *Watcher) drainBoth(
 	ctx context.Context, added *Watcher, forAdded, forOthers *mergedBatch, finish func(*Batch),
 ) (b Batch, err error) {
@@ -153,7 +153,8 @@ func (w *Watcher) merge(
 	if err != nil {
 		return false, err
 	}
-	*b = Batch{Reset: forOthers.reset, Snapshot: forOthers.snapshot && !forOthers.reset, AsOf: f.asOf, Places: w.places}
+	snapshot := forOthers.snapshot && !forOthers.reset
+	*b = Batch{Reset: forOthers.reset, Snapshot: snapshot, AsOf: f.asOf, Positions: w.positions}
 	finish(b)
 	return true, nil
 }
@@ -173,7 +174,7 @@ func (w *Watcher) remove(removed set) (Batch, error) {
 		return Batch{}, w.f.err
 	}
 	w.drop(removed)
-	return Batch{AsOf: w.f.asOf, Places: w.places}, nil
+	return Batch{AsOf: w.f.asOf, Positions: w.positions}, nil
 }
 
 // drop removes users, and most of the memory that they used.
@@ -231,7 +232,7 @@ func (w *Watcher) reset(g *mergedBatch) {
 	w.detach()
 	w.noticeAll()
 	if w.needsReset = !g.snapshot; !w.needsReset {
-		w.places, w.started = nil, false
+		w.positions, w.started = nil, false
 	}
 	w.wake()
 }

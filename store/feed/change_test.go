@@ -35,7 +35,7 @@ func TestChange(t *testing.T) {
 		watcher := w.watch(Query{Users: []string{}})
 		b := w.poll(watcher, 10)
 		require.Empty(w.t, b.Users)
-		require.NotEmpty(w.t, b.Places)
+		require.NotEmpty(w.t, b.Positions)
 		require.Zero(w.t, watcher.Len())
 
 		b = w.change(watcher, Change{Add: []string{"bob", "ann", "bob"}})
@@ -57,7 +57,7 @@ func TestChange(t *testing.T) {
 		time.Sleep(time.Second)
 		b = w.change(watcher, Change{Remove: []string{"eve"}})
 		require.Empty(w.t, b.Users)
-		require.NotEmpty(w.t, b.Places)
+		require.NotEmpty(w.t, b.Positions)
 		require.Equal(w.t, []string{"bob green"}, names(w.poll(watcher, 10)), "nothing of those removed")
 		require.Equal(w.t, Stats{Namespaces: 1, Watchers: 1, Watches: 1, Entries: w.Stats().Entries}, w.Stats())
 		watcher.Close()
@@ -86,12 +86,12 @@ func TestChangeOfEveryone(t *testing.T) {
 	})
 }
 
-// TestChangeAfterPlaces: users who are added continue from a place, or begin again.
-func TestChangeAfterPlaces(t *testing.T) {
+// TestChangeAfterPositions: users who are added continue from a position, or begin again.
+func TestChangeAfterPositions(t *testing.T) {
 	withFixture(t, 2, func(w *fixture) {
 		w.publish("ann green", "eve green")
 		watcher := w.polled(1, "bob")
-		after := w.change(watcher, Change{Add: []string{"ann", "eve"}}).Places
+		after := w.change(watcher, Change{Add: []string{"ann", "eve"}}).Positions
 		w.change(watcher, Change{Remove: []string{"ann", "eve"}})
 		w.publish("ann yellow", "bob yellow")
 		time.Sleep(time.Second)
@@ -103,7 +103,7 @@ func TestChangeAfterPlaces(t *testing.T) {
 		time.Sleep(keptTime + time.Second) // not in memory any more
 		b = w.change(watcher, Change{Add: []string{"eve", "ann"}, After: after})
 		require.Equal(w.t, []string{"ann yellow", "eve yellow"}, names(b), "read from the store")
-		for _, foreign := range [][]store.Place{{}, {"x", "y"}, {"1.0.0"}} {
+		for _, foreign := range [][]store.Position{{}, {"x", "y"}, {"1.0.0"}} {
 			b = w.change(watcher, Change{Add: []string{"zoe", "ann"}, After: foreign})
 			require.Equal(w.t, []string{"zoe", "ann"}, order(b), "all, since what changed is not known")
 			require.False(w.t, b.Reset, "nothing happened to bob")

@@ -23,7 +23,7 @@ func (p *play) change(k int) {
 	var known map[string]Update
 	if len(r.parked) > 0 && p.random.IntN(2) == 0 {
 		again := r.parked[p.random.IntN(len(r.parked))]
-		c.Add, c.After, known = again.users, again.places, again.view
+		c.Add, c.After, known = again.users, again.positions, again.view
 	}
 	b, err := r.watcher.Change(p.t.Context(), c)
 	if err != nil {
@@ -35,7 +35,7 @@ func (p *play) change(k int) {
 
 // changed has a reader take the batch of a change.
 func (p *play) changed(r *reader, c Change, known map[string]Update, b Batch) {
-	removed := parked{places: b.Places, view: map[string]Update{}}
+	removed := parked{positions: b.Positions, view: map[string]Update{}}
 	for _, user := range c.Remove {
 		if u, sent := r.view[user]; sent && !slices.Contains(c.Add, user) && !slices.Contains(removed.users, user) {
 			removed.users, removed.view[user] = append(removed.users, user), u
@@ -51,9 +51,9 @@ func (p *play) changed(r *reader, c Change, known map[string]Update, b Batch) {
 	}
 	if len(c.Add) == 0 {
 		require.Empty(p.t, b.Users)
-		if b.Places != nil {
-			// What the reader knows of the users it does not watch any more fits these places, as for the others.
-			r.places = b.Places
+		if b.Positions != nil {
+			// What the reader knows of the users it does not watch any more fits these positions, as for the others.
+			r.positions = b.Positions
 			if len(removed.users) > 0 {
 				r.parked = append(r.parked, removed)
 			}

@@ -68,14 +68,14 @@ func TestContactsChanged(t *testing.T) {
 	}
 }
 
-// TestContactsOfEarlier: a watcher that continues from places which are not in memory reads what is after them.
+// TestContactsOfEarlier: a watcher that continues from positions which are not in memory reads what is after them.
 func TestContactsOfEarlier(t *testing.T) {
 	withFixture(t, 1, func(w *fixture) {
 		w.bounds.entries = 0
-		places := w.poll(w.watch(Query{Users: []string{"ann"}}), 10).Places
+		positions := w.poll(w.watch(Query{Users: []string{"ann"}}), 10).Positions
 		w.changeContacts("bob")
 		time.Sleep(time.Second)
-		watcher := w.watch(Query{Users: []string{"ann"}, After: places})
+		watcher := w.watch(Query{Users: []string{"ann"}, After: positions})
 		watcher.DependOn("bob")
 		w.poll(watcher, 10)
 		require.Equal(w.t, []string{"bob"}, contactsOf(watcher))
@@ -98,13 +98,13 @@ func TestContactsOfFailedChange(t *testing.T) {
 func TestManyContactsChanged(t *testing.T) {
 	withFixture(t, 1, func(w *fixture) {
 		w.bounds = bounds{followed: 10, entries: 0, allEntries: 10, catchUp: 100, page: 20}
-		places := w.poll(w.watch(Query{Everyone: true}), 10).Places
+		positions := w.poll(w.watch(Query{Everyone: true}), 10).Positions
 		for range 200 {
 			w.changeContacts("bob")
 		}
 		time.Sleep(time.Minute)
 		reads := w.readCalls()
-		require.True(w.t, w.poll(w.watch(Query{Everyone: true, After: places}), 1).Reset)
+		require.True(w.t, w.poll(w.watch(Query{Everyone: true, After: positions}), 1).Reset)
 		require.LessOrEqual(w.t, w.readCalls()-reads, 1+100/20+2)
 	})
 }

@@ -10,41 +10,41 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// A snapshot of everyone comes in pages: a scan of the store finds some users, who are read as published, and the place
-// of the watcher moves to where both fit. So pages and changes are one sequence, and a snapshot can take longer than
-// entries are kept. A user who appears meanwhile is a change.
+// A snapshot of everyone comes in pages: a scan of the store finds some users, who are read as published, and the
+// position of the watcher moves to where both fit. So pages and changes are one sequence, and a snapshot can take
+// longer than entries are kept. A user who appears meanwhile is a change.
 
 // scan is where the snapshot of a watcher of everyone is.
 type scan struct {
-	more       bool        // there are more pages
-	place      store.Place // where the scan continues
+	more       bool           // there are more pages
+	position   store.Position // where the scan continues
 	statuses   []lastseen.Status
 	noSnapshot bool // the caller wants no snapshot
 }
 
-// scanMark begins the place of a scan, which follows those of the feed. Stores have no such place in a feed.
+// scanMark begins the position of a scan, which follows those of the feed. Stores have no such position in a feed.
 const scanPrefix = "scan:"
 
-// splitScan returns the places of a feed, and the place of a scan after them if it has more pages.
-func splitScan(all []store.Place) (places []store.Place, scan store.Place, more bool) {
+// splitScan returns the positions of a feed, and the position of a scan after them if it has more pages.
+func splitScan(all []store.Position) (positions []store.Position, scan store.Position, more bool) {
 	if last := len(all) - 1; last >= 0 {
-		if place, more := strings.CutPrefix(string(all[last]), scanPrefix); more {
-			return slices.Clone(all[:last]), store.Place(place), true
+		if position, more := strings.CutPrefix(string(all[last]), scanPrefix); more {
+			return slices.Clone(all[:last]), store.Position(position), true
 		}
 	}
 	return slices.Clone(all), "", false
 }
 
-// places returns places in the feed with that of the scan, if it has more pages.
-func (s *scan) places(places []store.Place) []store.Place {
-	if !s.more || places == nil {
-		return places
+// positions returns positions in the feed with that of the scan, if it has more pages.
+func (s *scan) positions(positions []store.Position) []store.Position {
+	if !s.more || positions == nil {
+		return positions
 	}
-	return append(slices.Clone(places), scanPrefix+s.place)
+	return append(slices.Clone(positions), scanPrefix+s.position)
 }
 
 // begin begins a snapshot, if the namespace exists.
-func (s *scan) begin(exists bool) { s.place, s.more = "", exists && !s.noSnapshot }
+func (s *scan) begin(exists bool) { s.position, s.more = "", exists && !s.noSnapshot }
 
 // page adds the next page of a snapshot to a batch, which has all changes before it; ok reports whether it has any. If
 // the page cannot be read, the batch remains without it.
@@ -56,7 +56,7 @@ func (w *Watcher) page(ctx context.Context, b Batch, ok bool, limit int) (Batch,
 	}
 	switch {
 	case err == nil:
-		w.scan.place, w.scan.more = next, next != ""
+		w.scan.position, w.scan.more = next, next != ""
 		page.Page, page.More = true, w.scan.more
 		return page, true, nil
 	case ok:
@@ -73,14 +73,14 @@ const maxEmptyScans = 16
 
 // scanUsers returns the users of the next page. If only some statuses are asked for, and few users have them, these are
 // all of them.
-func (w *Watcher) scanUsers(ctx context.Context, limit int) (names []string, next store.Place, err error) {
+func (w *Watcher) scanUsers(ctx context.Context, limit int) (names []string, next store.Position, err error) {
 	err = w.hub.withReadSlot(ctx, func() error {
-		if len(w.scan.statuses) > 0 && w.scan.place == "" {
+		if len(w.scan.statuses) > 0 && w.scan.position == "" {
 			if names, err = w.listStatuses(ctx); err != nil || names != nil {
 				return err
 			}
 		}
-		next = w.scan.place
+		next = w.scan.position
 		for range maxEmptyScans {
 			names, next, err = w.hub.o.Store.ScanUsers(ctx, w.f.namespace, next, limit)
 			if err != nil || len(names) > 0 || next == "" {
@@ -116,8 +116,8 @@ func (w *Watcher) listStatuses(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// addPage adds users as published to a batch of changes, and moves to the place that fits both. It returns errBehind if
-// the watcher has to begin again.
+// addPage adds users as published to a batch of changes, and moves to the position that fits both. It returns errBehind
+// if the watcher has to begin again.
 func (w *Watcher) addPage(ctx context.Context, changes Batch, names []string) (Batch, error) {
 	added := &Watcher{hub: w.hub, f: w.f, users: unique(names), wake: func() {}}
 	defer added.detachAll()

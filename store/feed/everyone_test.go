@@ -16,8 +16,8 @@ import (
 
 // ScanUsers scans the users by name.
 func (s *fakeStore) ScanUsers(
-	_ context.Context, namespace string, after store.Place, limit int,
-) (users []string, next store.Place, err error) {
+	_ context.Context, namespace string, after store.Position, limit int,
+) (users []string, next store.Position, err error) {
 	defer s.lock()()
 	if s.err != nil {
 		return nil, "", s.err
@@ -26,7 +26,7 @@ func (s *fakeStore) ScanUsers(
 		switch {
 		case user <= string(after):
 		case len(users) == limit:
-			return users, store.Place(users[limit-1]), nil
+			return users, store.Position(users[limit-1]), nil
 		default:
 			users = append(users, user)
 		}
@@ -66,13 +66,13 @@ func TestEveryonePages(t *testing.T) {
 		_, complete := watcher.Tick()
 		require.True(w.t, complete)
 
-		var after []store.Place
+		var after []store.Position
 		for k := range want {
 			b := w.poll(w.watch(Query{Everyone: true, After: after}), 2)
 			require.Equal(w.t, want[k], names(b))
 			require.Equal(w.t, k == 0, b.Snapshot)
 			require.Equal(w.t, k < 2, b.More)
-			after = b.Places
+			after = b.Positions
 		}
 		w.publish("ann yellow")
 		w.requireSent(w.watch(Query{Everyone: true, After: after}), "ann yellow")
@@ -123,7 +123,7 @@ func TestEveryoneStatuses(t *testing.T) {
 	})
 }
 
-// TestEveryoneWithoutSnapshot: the first batch has only places, also after a reset.
+// TestEveryoneWithoutSnapshot: the first batch has only positions, also after a reset.
 func TestEveryoneWithoutSnapshot(t *testing.T) {
 	withFixture(t, 1, func(w *fixture) {
 		w.publish("ann green")

@@ -74,15 +74,15 @@ func (s *fakeStore) feed(namespace string) *fakeFeed {
 
 func (s *fakeStore) now() lastseen.Instant { return lastseen.InstantOf(time.Now()) }
 
-func (f *fakeFeed) place(shard, n int) store.Place {
-	return store.Place(fmt.Sprintf("%d.%d.%d", f.epoch, shard, n))
+func (f *fakeFeed) position(shard, n int) store.Position {
+	return store.Position(fmt.Sprintf("%d.%d.%d", f.epoch, shard, n))
 }
 
-func (f *fakeFeed) places() (places []store.Place) {
+func (f *fakeFeed) positions() (positions []store.Position) {
 	for shard, entries := range f.shards {
-		places = append(places, f.place(shard, len(entries)))
+		positions = append(positions, f.position(shard, len(entries)))
 	}
-	return places
+	return positions
 }
 
 // published returns what is published of a user: grey if nothing is known.
@@ -144,7 +144,7 @@ func (s *fakeStore) append(f *fakeFeed, user string, was, now store.Published) {
 	}
 	f.shards[shard] = append(f.shards[shard], store.Change{
 		User: user, Published: now, WasStatus: was.Status, WasLeft: was.Left, Was: was.Details,
-		Recorded: s.now(), Shard: shard, Place: f.place(shard, len(f.shards[shard])+1),
+		Recorded: s.now(), Shard: shard, Position: f.position(shard, len(f.shards[shard])+1),
 	})
 }
 
@@ -226,7 +226,7 @@ func (s *fakeStore) read(f *fakeFeed, r *store.ChangesRead) {
 		r.Err = store.ErrNotRecorded
 		return
 	}
-	r.Watermark, r.Places = s.watermark(), f.places()
+	r.Watermark, r.Positions = s.watermark(), f.positions()
 	if r.After == nil {
 		return
 	}
@@ -238,7 +238,7 @@ func (s *fakeStore) read(f *fakeFeed, r *store.ChangesRead) {
 		_, err := fmt.Sscanf(string(p), "%d.%d.%d", &epoch, &inShard, &n)
 		if err != nil || epoch != f.epoch || inShard != shard || n < f.trimmed[shard] || n > len(f.shards[shard]) {
 			r.Reset, r.Changes = true, nil
-			r.Places = f.places()
+			r.Positions = f.positions()
 			return
 		}
 		entries := f.shards[shard][n:]
@@ -246,7 +246,7 @@ func (s *fakeStore) read(f *fakeFeed, r *store.ChangesRead) {
 			entries, r.More = entries[:r.Limit], true
 		}
 		r.Changes = append(r.Changes, entries...)
-		r.Places[shard] = f.place(shard, n+len(entries))
+		r.Positions[shard] = f.position(shard, n+len(entries))
 	}
 }
 
@@ -260,7 +260,7 @@ func (s *fakeStore) SnapshotChanges(_ context.Context, namespace string, users [
 	case f.off:
 		return store.Snapshot{}, store.ErrNotRecorded
 	}
-	snapshot := store.Snapshot{Places: f.places(), Watermark: s.watermark()}
+	snapshot := store.Snapshot{Positions: f.positions(), Watermark: s.watermark()}
 	for _, user := range users {
 		snapshot.Users = append(snapshot.Users, f.published(user))
 	}

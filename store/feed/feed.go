@@ -85,11 +85,11 @@ type Stats struct {
 
 // Query selects what to watch.
 type Query struct {
-	Users    []string      // at most store.MaxWatched; duplicates count once; none is valid: see [Watcher.Change]
-	Everyone bool          // instead of Users
-	After    []store.Place // continue from there; nil to begin with a snapshot
+	Users    []string         // at most store.MaxWatched; duplicates count once; none is valid: see [Watcher.Change]
+	Everyone bool             // instead of Users
+	After    []store.Position // continue from there; nil to begin with a snapshot
 	// For Everyone. The snapshot has only users with one of some statuses, if there are any here; or there is none, and
-	// the first batch has only places.
+	// the first batch has only positions.
 	Statuses   []lastseen.Status
 	NoSnapshot bool
 	Reserved   bool // the caller counts users with [Hub.Reserve] itself
@@ -110,11 +110,11 @@ type Batch struct {
 	// Users has each user once. In a snapshot or a reset it has all users watched, in the order of the query. If
 	// everyone is watched, the snapshot is in several batches: the first one, and those that follow while they have
 	// More. They have changes of other users as well.
-	Users    []Update
-	Snapshot bool // this is the first batch of a query without places
-	Reset    bool // it replaces everything sent before: the changes since the places are unknown
-	Page     bool // it has users of a snapshot of everyone, if there are any
-	More     bool // there are more changes already, or more pages
-	AsOf     lastseen.Instant
-	Places   []store.Place // of this batch: a query after them continues
+	Users     []Update
+	Snapshot  bool // this is the first batch of a query without positions
+	Reset     bool // it replaces everything sent before: the changes since the positions are unknown
+	Page      bool // it has users of a snapshot of everyone, if there are any
+	More      bool // there are more changes already, or more pages
+	AsOf      lastseen.Instant
+	Positions []store.Position // of this batch: a query after them continues
 }

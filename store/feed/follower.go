@@ -123,20 +123,20 @@ func (f *follower) begin(ctx context.Context) error {
 	if r.Err != nil {
 		return r.Err
 	}
-	if len(r.Places) == 0 {
-		return fmt.Errorf("%w: the feed has no places", store.ErrUnavailable)
+	if len(r.Positions) == 0 {
+		return fmt.Errorf("%w: the feed has no positions", store.ErrUnavailable)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil && !f.active() {
-		f.beginAt(r.Places, r.Watermark)
+		f.beginAt(r.Positions, r.Watermark)
 	}
 	return f.err
 }
 
-// beginAt begins the follower at places, for the first time or again. The caller holds the lock.
-func (f *follower) beginAt(places []store.Place, asOf lastseen.Instant) {
-	f.forgetEntries(places)
+// beginAt begins the follower at positions, for the first time or again. The caller holds the lock.
+func (f *follower) beginAt(positions []store.Position, asOf lastseen.Instant) {
+	f.forgetEntries(positions)
 	f.closeAll(&f.waiting)
 	if !f.begun {
 		close(f.ready)
@@ -168,11 +168,11 @@ func (f *follower) end(err error) {
 
 // forgetEntries forgets all entries. The watchers get a reset or the error of the follower, unless they were sent
 // nothing yet.
-func (f *follower) forgetEntries(places []store.Place) {
+func (f *follower) forgetEntries(positions []store.Position) {
 	f.hub.entries.Add(-int64(f.m.len()))
-	f.m = newMemory(places)
+	f.m = newMemory(positions)
 	for w := range f.attached {
-		w.attached, w.needsReset, w.dirty = false, !slices.Equal(w.places, nowhere()), nil
+		w.attached, w.needsReset, w.dirty = false, !slices.Equal(w.positions, nowhere()), nil
 		w.watches = nil
 		w.wake()
 	}
@@ -192,7 +192,7 @@ func (f *follower) beginRead() *store.ChangesRead {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reading, f.waiting = append(f.reading, f.waiting...), nil
-	return &store.ChangesRead{Namespace: f.namespace, After: f.m.places, Limit: f.hub.bounds.page}
+	return &store.ChangesRead{Namespace: f.namespace, After: f.m.positions, Limit: f.hub.bounds.page}
 }
 
 // endRead handles the result of a read.
@@ -209,7 +209,7 @@ func (f *follower) endRead(r *store.ChangesRead) {
 	if f.err != nil {
 		return
 	}
-	if !slices.Equal(r.After, f.m.places) { // the follower began again meanwhile
+	if !slices.Equal(r.After, f.m.positions) { // the follower began again meanwhile
 		f.closeAll(&f.reading)
 		return
 	}
@@ -218,8 +218,8 @@ func (f *follower) endRead(r *store.ChangesRead) {
 	switch {
 	case r.Err != nil:
 		f.recordAgain(r.Err, now)
-	case r.Reset || len(r.Places) != len(f.m.places):
-		f.forgetEntries(r.Places)
+	case r.Reset || len(r.Positions) != len(f.m.positions):
+		f.forgetEntries(r.Positions)
 		f.asOf, f.movedAt = r.Watermark, now
 		if now >= f.settled {
 			f.settled = now + settlesWithin
@@ -265,7 +265,7 @@ func (f *follower) addEntries(r *store.ChangesRead, now time.Duration) {
 			f.hub.o.Observe.Flap()
 		}
 	}
-	f.m.places = r.Places
+	f.m.positions = r.Positions
 	if len(r.Changes) > 0 {
 		f.m.readMarks = append(f.m.readMarks, readMark{f.m.last(), now})
 		f.changedAt = now

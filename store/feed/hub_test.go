@@ -250,7 +250,7 @@ func TestTooManyNamespaces(t *testing.T) {
 func TestResetsOfFirstWaitsAreSpread(t *testing.T) {
 	withFixture(t, 1, func(w *fixture) {
 		first := w.poll(w.watch(Query{Users: []string{"ann"}}), 10)
-		watcher := w.watch(Query{Users: []string{"ann"}, After: first.Places})
+		watcher := w.watch(Query{Users: []string{"ann"}, After: first.Positions})
 		require.Nil(w.t, w.next(watcher, time.Second))
 		time.Sleep(time.Millisecond) // so that the feed is read while the watcher waits, not while it reads
 		w.random = 0.7
@@ -261,7 +261,7 @@ func TestResetsOfFirstWaitsAreSpread(t *testing.T) {
 
 		w.beginAgain(true)
 		time.Sleep(time.Second)
-		old := w.watch(Query{Users: []string{"ann"}, After: b.Places})
+		old := w.watch(Query{Users: []string{"ann"}, After: b.Positions})
 		b = w.next(old, time.Second)
 		require.NotNil(w.t, b, "one that begins does not wait")
 		require.True(w.t, b.Reset)

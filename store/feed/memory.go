@@ -65,12 +65,12 @@ func (t presence) update(user string, d store.Details) Update {
 // entry is a change in memory. Entries are numbered from 1 in the order in which they were read.
 type entry struct {
 	presence
-	user  *user // nil if only the place is kept
-	place store.Place
-	prev  int64 // number of the user's entry before, which may have been evicted; 0 if there is none
-	shard int32
-	was   statusByte
-	blank bool // only the place is valid: the user was forgotten later, or there is none
+	user     *user // nil if only the position is kept
+	position store.Position
+	prev     int64 // number of the user's entry before, which may have been evicted; 0 if there is none
+	shard    int32
+	was      statusByte
+	blank    bool // only the position is valid: the user was forgotten later, or there is none
 }
 
 // user is a user who is watched, or who has entries in memory.
@@ -96,18 +96,18 @@ type memory struct {
 	readMarks []readMark
 	users     map[string]*user
 	details   details
-	numbers   []map[store.Place]int64 // for each shard, the numbers of the entries at the places
-	base      []store.Place           // before the first entry
-	places    []store.Place           // after the last entry; never changed in place, since watchers share it
+	numbers   []map[store.Position]int64 // for each shard, the numbers of the entries at the positions
+	base      []store.Position           // before the first entry
+	positions []store.Position           // after the last entry; never changed in place, since watchers share it
 }
 
-func newMemory(places []store.Place) memory {
+func newMemory(positions []store.Position) memory {
 	m := memory{
-		first: 1, users: map[string]*user{}, details: newDetails(), base: slices.Clone(places), places: places,
-		numbers: make([]map[store.Place]int64, len(places)),
+		first: 1, users: map[string]*user{}, details: newDetails(), base: slices.Clone(positions), positions: positions,
+		numbers: make([]map[store.Position]int64, len(positions)),
 	}
 	for i := range m.numbers {
-		m.numbers[i] = map[store.Place]int64{}
+		m.numbers[i] = map[store.Position]int64{}
 	}
 	return m
 }
@@ -138,7 +138,7 @@ func (m *memory) add(c *store.Change) int64 {
 	u, was, is := m.user(c.User), before(c), after(c)
 	e := entry{
 		presence: presence{at: c.At, recorded: c.Recorded, now: is.statusByte},
-		user:     u, place: c.Place, prev: u.newest, shard: int32(c.Shard), was: was.statusByte,
+		user:     u, position: c.Position, prev: u.newest, shard: int32(c.Shard), was: was.statusByte,
 	}
 	if e.forgotten() {
 		for n := u.newest; m.holds(n); n = m.at(n).prev {
@@ -154,14 +154,14 @@ func (m *memory) add(c *store.Change) int64 {
 	setDetails(m.details.was, n, was)
 	setDetails(m.details.is, n, is)
 	setDetails(m.details.users, u, is)
-	m.numbers[c.Shard][c.Place] = n
+	m.numbers[c.Shard][c.Position] = n
 	return n
 }
 
-// skip appends a change of which only the place is kept.
+// skip appends a change of which only the position is kept.
 func (m *memory) skip(c *store.Change) {
-	m.entries = append(m.entries, entry{place: c.Place, shard: int32(c.Shard), blank: true})
-	m.numbers[c.Shard][c.Place] = m.last()
+	m.entries = append(m.entries, entry{position: c.Position, shard: int32(c.Shard), blank: true})
+	m.numbers[c.Shard][c.Position] = m.last()
 }
 
 // evict removes the oldest entries until at most keep are left and none was read before the given time. It returns the
@@ -185,9 +185,9 @@ func (m *memory) evict(keep int, before time.Duration) int {
 func (m *memory) evictTo(n int64) {
 	for m.len() > 0 && m.first <= n {
 		e := m.at(m.first)
-		m.base[e.shard] = e.place
-		if m.numbers[e.shard][e.place] == m.first {
-			delete(m.numbers[e.shard], e.place)
+		m.base[e.shard] = e.position
+		if m.numbers[e.shard][e.position] == m.first {
+			delete(m.numbers[e.shard], e.position)
 		}
 		if e.user != nil && e.user.newest == m.first {
 			e.user.newest = 0
@@ -200,17 +200,17 @@ func (m *memory) evictTo(n int64) {
 	}
 }
 
-// find returns, for each shard, the number up to which the entries are before the place; false if a place is not in
-// memory.
-func (m *memory) find(places []store.Place) ([]int64, bool) {
-	if len(places) != len(m.places) {
+// find returns, for each shard, the number up to which the entries are before the position; false if a position is not
+// in memory.
+func (m *memory) find(positions []store.Position) ([]int64, bool) {
+	if len(positions) != len(m.positions) {
 		return nil, false
 	}
-	numbers := make([]int64, len(places))
-	for shard, p := range places {
+	numbers := make([]int64, len(positions))
+	for shard, p := range positions {
 		n, ok := m.numbers[shard][p]
 		switch {
-		case p == m.places[shard]:
+		case p == m.positions[shard]:
 			n = m.last()
 		case ok:
 		case p == m.base[shard]:
@@ -223,24 +223,24 @@ func (m *memory) find(places []store.Place) ([]int64, bool) {
 	return numbers, true
 }
 
-// placesAt returns the places of a reader after the entries up to n. Before, the reader was at these places, which are
-// after the entries up to the numbers sent, one for each shard.
-func (m *memory) placesAt(n int64, sent []int64, places []store.Place) []store.Place {
+// positionsAt returns the positions of a reader after the entries up to n. Before, the reader was at these positions,
+// which are after the entries up to the numbers sent, one for each shard.
+func (m *memory) positionsAt(n int64, sent []int64, positions []store.Position) []store.Position {
 	if n == m.last() {
-		return m.places
+		return m.positions
 	}
-	places = slices.Clone(places)
-	for shard := range places {
+	positions = slices.Clone(positions)
+	for shard := range positions {
 		if sent[shard] < m.first-1 && n >= m.first-1 {
-			places[shard] = m.base[shard]
+			positions[shard] = m.base[shard]
 		}
 	}
 	for k := max(slices.Min(sent)+1, m.first); k <= n; k++ {
 		if e := m.at(k); k > sent[e.shard] {
-			places[e.shard] = e.place
+			positions[e.shard] = e.position
 		}
 	}
-	return places
+	return positions
 }
 
 // between returns the numbers of the oldest and the newest entry of a user above low and up to high, or 0 if there is

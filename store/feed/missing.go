@@ -13,9 +13,9 @@ import (
 // A caller with the permission to read can watch namespaces that do not exist. The store records nothing about them,
 // and the hub forgets them when the last watcher closes.
 
-// nowhere returns the places in the feed of a namespace that does not exist: nothing was sent. Stores have no such
-// place.
-func nowhere() []store.Place { return []store.Place{"-"} }
+// nowhere returns the positions in the feed of a namespace that does not exist: nothing was sent. Stores have no such
+// position.
+func nowhere() []store.Position { return []store.Position{"-"} }
 
 // isMissing reports whether the namespace does not exist, as far as is known.
 func (f *follower) isMissing() bool {
@@ -25,7 +25,7 @@ func (f *follower) isMissing() bool {
 }
 
 // missing is isMissing for a caller that holds the lock.
-func (f *follower) missing() bool { return f.begun && slices.Equal(f.m.places, nowhere()) }
+func (f *follower) missing() bool { return f.begun && slices.Equal(f.m.positions, nowhere()) }
 
 // active reports whether the follower has begun, in a namespace that exists. The caller holds the lock.
 func (f *follower) active() bool { return f.begun && !f.missing() }
@@ -79,7 +79,7 @@ func (h *Hub) checkMissing(ctx context.Context, all []*follower) {
 
 // created reports whether the namespace did not exist at the watcher's last batch, and does now. The caller holds the
 // lock.
-func (w *Watcher) created() bool { return !w.f.missing() && slices.Equal(w.places, nowhere()) }
+func (w *Watcher) created() bool { return !w.f.missing() && slices.Equal(w.positions, nowhere()) }
 
 // beginCreated returns the users of a namespace that did not exist at the watcher's last batch, except those without a
 // visible difference. A watcher of everyone gets a snapshot, also if it asked for none before.

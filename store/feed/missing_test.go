@@ -69,7 +69,7 @@ func TestReadingMakesNothing(t *testing.T) {
 			b := w.poll(watcher, 10)
 			require.True(w.t, b.Snapshot)
 			require.Equal(w.t, []string{"ann grey"}, names(b))
-			require.NotEmpty(w.t, b.Places)
+			require.NotEmpty(w.t, b.Positions)
 			require.NotZero(w.t, b.AsOf)
 			if k%2 == 0 {
 				watcher.Close()
@@ -104,9 +104,9 @@ func TestNamespaceBegins(t *testing.T) {
 		require.Nil(w.t, w.next(everyone, 10*time.Second))
 		tick, complete := everyone.Tick()
 		require.True(w.t, complete)
-		require.Equal(w.t, first.Places, tick.Places)
+		require.Equal(w.t, first.Positions, tick.Positions)
 		require.Greater(w.t, tick.AsOf, first.AsOf)
-		elsewhere := w.watch(Query{Everyone: true, After: first.Places})
+		elsewhere := w.watch(Query{Everyone: true, After: first.Positions})
 		require.Empty(w.t, w.poll(elsewhere, 10).Users)
 
 		w.publish("ann green", "old grey")
@@ -126,7 +126,7 @@ func TestNamespaceBegins(t *testing.T) {
 		require.Equal(w.t, []string{"chat"}, w.recorded)
 		require.Zero(w.t, w.count().resets)
 		for _, q := range []Query{{Everyone: true}, {Users: []string{"ann"}}} {
-			q.After = first.Places
+			q.After = first.Positions
 			b := w.poll(w.watch(q), 10)
 			require.True(w.t, b.Reset, "anyone can say that they waited")
 			require.Contains(w.t, names(b), "ann green")

@@ -20,33 +20,33 @@ import (
 
 // reader is a client that keeps what it was sent, and reconnects to any hub.
 type reader struct {
-	t        *testing.T
-	name     string
-	everyone bool
-	users    []string
-	watcher  *Watcher
-	places   []store.Place
-	view     map[string]Update // as sent
-	again    map[string]int    // how often a user was sent without a difference
-	paging   bool              // a snapshot of everyone is not complete
-	resets   int
-	parked   []parked
-	changing bool // a change may gather batches that cancel each other
+	t         *testing.T
+	name      string
+	everyone  bool
+	users     []string
+	watcher   *Watcher
+	positions []store.Position
+	view      map[string]Update // as sent
+	again     map[string]int    // how often a user was sent without a difference
+	paging    bool              // a snapshot of everyone is not complete
+	resets    int
+	parked    []parked
+	changing  bool // a change may gather batches that cancel each other
 }
 
 // parked are users whom a reader does not watch any more, with what it knows of them.
 type parked struct {
-	places []store.Place
-	users  []string
-	view   map[string]Update
+	positions []store.Position
+	users     []string
+	view      map[string]Update
 }
 
 // take checks a batch: a user who was sent already is newer and different, except in the pages of a
 // snapshot. A user who is forgotten is sent once more. So may be changes before that, which one process does not show
 // any more and another one, which has not read so far, does.
 func (r *reader) take(b Batch, p *play) {
-	require.NotEmpty(r.t, b.Places)
-	r.places = b.Places
+	require.NotEmpty(r.t, b.Positions)
+	r.positions = b.Positions
 	if b.Snapshot || b.Reset {
 		clear(r.view)
 		if b.Reset {
@@ -67,7 +67,7 @@ func (r *reader) take(b Batch, p *play) {
 		}
 		r.view[u.User] = u
 	}
-	_, _, r.paging = splitScan(b.Places)
+	_, _, r.paging = splitScan(b.Positions)
 }
 
 // TestReaders plays random changes, failures, resets and reconnections to two hubs on one store. Each reader ends with
@@ -210,7 +210,7 @@ func (p *play) read(k int) {
 	case 1:
 		if b, ok := r.watcher.Tick(); ok {
 			require.Empty(p.t, b.Users)
-			r.places = b.Places
+			r.positions = b.Positions
 		}
 	case 2:
 		if !r.everyone {
@@ -229,7 +229,7 @@ func (p *play) read(k int) {
 }
 
 func (p *play) connect(r *reader) {
-	q := Query{Users: r.users, Everyone: r.everyone, After: r.places}
+	q := Query{Users: r.users, Everyone: r.everyone, After: r.positions}
 	w, err := p.hubs[p.random.IntN(2)].Watch(p.t.Context(), "chat", q)
 	if err == nil {
 		r.watcher = w

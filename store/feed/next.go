@@ -30,7 +30,7 @@ func (w *Watcher) Next(ctx context.Context, limit int) (b Batch, ok bool, again 
 			w.delayed, w.notBefore = true, w.hub.monotonic()+resetRetry+w.jitter(resetRetry)
 		case err != nil:
 			return Batch{}, false, 0, err
-		case ok || b.Places != nil:
+		case ok || b.Positions != nil:
 			return b, ok, lookAgain, nil
 		}
 	}
@@ -40,7 +40,7 @@ func (w *Watcher) Next(ctx context.Context, limit int) (b Batch, ok bool, again 
 func (w *Watcher) Poll(ctx context.Context, limit int) (Batch, error) {
 	for {
 		b, ok, err := w.step(ctx, limit)
-		if ok || err != nil || b.Places != nil {
+		if ok || err != nil || b.Positions != nil {
 			return b, err
 		}
 	}
@@ -92,12 +92,12 @@ func (w *Watcher) retryable(ctx context.Context, err error) bool {
 	return w.started && ctx.Err() == nil && !ends
 }
 
-// step returns the changes for the watcher now, and whether there are any. If not, the batch has the places at which it
+// step returns the changes for the watcher now, and whether there are any. If not, the batch has the positions at which it
 // waits, or none if there is more to do at once.
 func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err error) {
 	limit = max(limit, 1)
 	w.f.mu.Lock()
-	err, places, attached, lost, arrives := w.f.err, w.places, w.attached, w.needsReset, w.created()
+	err, positions, attached, lost, arrives := w.f.err, w.positions, w.attached, w.needsReset, w.created()
 	w.f.mu.Unlock()
 	switch {
 	case err != nil:
@@ -107,7 +107,7 @@ func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err er
 	case lost, arrives && !w.started:
 		b, err = w.begin(ctx, true)
 		ok = err == nil
-	case places == nil:
+	case positions == nil:
 		b, err = w.begin(ctx, false)
 		ok = err == nil
 	case arrives:
@@ -118,12 +118,12 @@ func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err er
 	if !ok && err == nil {
 		b, ok, err = w.fromMemory(ctx, limit)
 	}
-	if err == nil && w.scan.more && b.Places != nil && !b.More {
+	if err == nil && w.scan.more && b.Positions != nil && !b.More {
 		b, ok, err = w.page(ctx, b, ok, limit)
 	}
-	if ok || b.Places != nil {
+	if ok || b.Positions != nil {
 		w.started, w.delayed = true, false
-		b.Places = w.scan.places(b.Places)
+		b.Positions = w.scan.positions(b.Positions)
 	}
 	if ok {
 		w.notBefore = 0

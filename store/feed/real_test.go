@@ -76,9 +76,9 @@ func readToTheEnd(t *testing.T, hubs []*Hub, users []string, written *atomic.Boo
 		watched = users
 	}
 	w, err := hubs[k%2].Watch(t.Context(), "chat", Query{Users: watched})
-	var places []store.Place
+	var positions []store.Position
 	take := func(b Batch) {
-		places = b.Places
+		positions = b.Positions
 		for _, u := range b.Users {
 			was, sent := view[u.User]
 			wrong := sent && (was.At > u.At || !changes && was.Same(u.Published)) || !slices.Contains(watched, u.User)
@@ -118,7 +118,7 @@ func readToTheEnd(t *testing.T, hubs []*Hub, users []string, written *atomic.Boo
 		}
 		if !changes {
 			w.Close()
-			w, err = hubs[k%2].Watch(t.Context(), "chat", Query{Users: users, After: places})
+			w, err = hubs[k%2].Watch(t.Context(), "chat", Query{Users: users, After: positions})
 		}
 	}
 	t.Errorf("not the end: %v, error: %v", view, err)

@@ -24,8 +24,8 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 		w.wake = func() {}
 	}
 	var more bool
-	w.places, w.scan.place, more = splitScan(q.After)
-	w.needsReset = q.After != nil && len(w.places) == 0
+	w.positions, w.scan.position, more = splitScan(q.After)
+	w.needsReset = q.After != nil && len(w.positions) == 0
 	if w.everyone {
 		w.scan.more, w.scan.statuses, w.scan.noSnapshot = more, q.Statuses, q.NoSnapshot
 	} else {
@@ -128,7 +128,7 @@ type Watcher struct {
 	f        *follower
 	users    []string
 	everyone bool
-	cost     int // against MaxWatches
+	cost     int    // against MaxWatches
 	wake     func() // see [Query.Wake]
 	closed   bool
 	reserved bool
@@ -140,11 +140,11 @@ type Watcher struct {
 
 	// The rest is guarded by the follower's lock.
 
-	places     []store.Place // up to which everything was sent; nil before the first batch
-	attached   bool          // the places are in memory
-	needsReset bool          // changes after the places are unknown
-	upTo       []int64       // while attached: for each shard, the entry at the place
-	watches    []*watch      // while attached, of each user
+	positions  []store.Position // up to which everything was sent; nil before the first batch
+	attached   bool             // the positions are in memory
+	needsReset bool             // changes after the positions are unknown
+	upTo       []int64          // while attached: for each shard, the entry at the position
+	watches    []*watch         // while attached, of each user
 	dirty      []*watch
 	owners     set // users on whose contacts it depends
 	changed    set // those of them whose contacts changed
@@ -170,7 +170,7 @@ func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 		if err != nil {
 			return Batch{}, err
 		}
-		b.AsOf, b.Places, b.Users = s.Watermark, s.Places, make([]Update, len(w.users))
+		b.AsOf, b.Positions, b.Users = s.Watermark, s.Positions, make([]Update, len(w.users))
 		for k, user := range w.users {
 			b.Users[k] = Update{User: user, Published: s.Users[k]}
 		}
@@ -185,11 +185,11 @@ func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 		w.noticeAll()
 	}
 	if len(w.users) == 0 {
-		b.AsOf, b.Places = w.f.asOf, w.f.m.places
+		b.AsOf, b.Positions = w.f.asOf, w.f.m.positions
 	}
-	w.places, w.needsReset = b.Places, false
+	w.positions, w.needsReset = b.Positions, false
 	if len(w.users) == 0 {
-		w.attach(b.Places)
+		w.attach(b.Positions)
 	}
 	if w.everyone {
 		w.scan.begin(!w.f.missing())
@@ -219,8 +219,8 @@ func (w *Watcher) snapshot(ctx context.Context, users []string) (s store.Snapsho
 		w.f.mu.Lock()
 		defer w.f.mu.Unlock()
 		s = store.Snapshot{
-			Users:  slices.Repeat([]store.Published{{Status: lastseen.Grey}}, len(users)),
-			Places: nowhere(), Watermark: w.f.asOf,
+			Users:     slices.Repeat([]store.Published{{Status: lastseen.Grey}}, len(users)),
+			Positions: nowhere(), Watermark: w.f.asOf,
 		}
 	}
 	return s, err
@@ -251,7 +251,7 @@ func (w *Watcher) Tick() (Batch, bool) {
 		return Batch{}, false
 	}
 	w.move(f.m.last())
-	return Batch{AsOf: f.asOf, Places: w.places}, true
+	return Batch{AsOf: f.asOf, Positions: w.positions}, true
 }
 
 // Close ends the watcher.

@@ -30,7 +30,7 @@ func TestTick(t *testing.T) {
 			}
 			b, ok := watcher.Tick()
 			require.True(w.t, ok)
-			require.NotEqual(w.t, before.Places, b.Places, "it moves although no user watched changed")
+			require.NotEqual(w.t, before.Positions, b.Positions, "it moves although no user watched changed")
 			require.Greater(w.t, b.AsOf, before.AsOf)
 			w.set("ann", lastseen.Grey)
 		}
@@ -109,32 +109,32 @@ func TestBehind(t *testing.T) {
 	})
 }
 
-// TestCatchUpIsBounded: a reader whose places are too old begins again instead of reading everything.
+// TestCatchUpIsBounded: a reader whose positions are too old begins again instead of reading everything.
 func TestCatchUpIsBounded(t *testing.T) {
 	withFixture(t, 1, func(w *fixture) {
 		w.bounds = bounds{followed: 10, entries: 10, allEntries: 10, catchUp: 100, page: 20}
 		first := w.watch(Query{Users: []string{"ann"}})
-		places := w.poll(first, 1).Places
+		positions := w.poll(first, 1).Positions
 		for k := range 90 {
 			w.set(fmt.Sprint("user", k), lastseen.Green)
 		}
 		w.set("ann", lastseen.Yellow)
 		time.Sleep(5 * time.Second)
-		b := w.poll(w.watch(Query{Users: []string{"ann"}, After: places}), 1)
+		b := w.poll(w.watch(Query{Users: []string{"ann"}, After: positions}), 1)
 		require.False(w.t, b.Reset)
 		require.Equal(w.t, []string{"ann yellow"}, names(b))
 		for k := range 90 {
 			w.set(fmt.Sprint("user", k), lastseen.Grey)
 		}
 		time.Sleep(5 * time.Second)
-		require.True(w.t, w.poll(w.watch(Query{Users: []string{"ann"}, After: places}), 1).Reset)
+		require.True(w.t, w.poll(w.watch(Query{Users: []string{"ann"}, After: positions}), 1).Reset)
 	})
 }
 
-// TestForeignPlaces: whatever a caller sends as places, it gets a reset.
-func TestForeignPlaces(t *testing.T) {
+// TestForeignPositions: whatever a caller sends as positions, it gets a reset.
+func TestForeignPositions(t *testing.T) {
 	withFixture(t, 2, func(w *fixture) {
-		foreign := [][]store.Place{
+		foreign := [][]store.Position{
 			{}, {""}, {"", ""}, {"x", "y"}, {"1.0.0"}, {"1.1.0", "1.0.0"}, {"1.0.0", "1.1.0", "1.1.0"},
 		}
 		for _, after := range foreign {
@@ -177,7 +177,7 @@ func TestForgottenWhileCatchingUp(t *testing.T) {
 		w.publish("ann green", "bob green")
 		w.forget("ann")
 		time.Sleep(time.Second)
-		watcher := w.watch(Query{Users: []string{"ann", "bob"}, After: first.Places})
+		watcher := w.watch(Query{Users: []string{"ann", "bob"}, After: first.Positions})
 		require.Equal(w.t, []string{"bob green"}, names(w.poll(watcher, 1)))
 		require.Equal(w.t, []string{"ann grey"}, names(w.poll(watcher, 1)))
 	})

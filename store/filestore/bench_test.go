@@ -60,7 +60,7 @@ func BenchmarkFeed(b *testing.B) {
 	s := open(b, Options{Path: newPath(b), Sync: defaultSync})
 	require.NoError(b, s.Register(ctx, []string{"chat"}))
 	write := func(write func(context.Context, string, []store.PresenceEvent) ([]lastseen.State, error)) {
-		user := benchUser(rand.IntN(store.MaxSweep))
+		user := benchUser(rand.IntN(store.MaxAdvance))
 		_, err := write(ctx, "chat", []store.PresenceEvent{{User: user, At: lastseen.InstantOf(time.Now())}})
 		if err != nil {
 			b.Fatal(err)

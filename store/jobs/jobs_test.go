@@ -54,7 +54,7 @@ func TestRunnerRenewsItsLease(t *testing.T) {
 	require.Equal(t, 3*leaseRenew-trimPause, w.trims["chat"][len(w.trims["chat"])-1], "nothing after it was lost")
 }
 
-// TestRunnerSkipsABrokenNamespace: those after it are swept all the same, unless nothing can be reached.
+// TestRunnerSkipsABrokenNamespace: those after it are still visited, unless nothing can be reached.
 func TestRunnerSkipsABrokenNamespace(t *testing.T) {
 	for _, c := range []struct {
 		err, ready error
@@ -131,8 +131,8 @@ func TestRunnerKeepsToItsMinute(t *testing.T) {
 	}
 	w := j.watch(s)
 	j.Run(j.ctx)
-	swept := len(w.trims) // a failure does not show them all
-	require.Equal(t, namespaces, swept)
+	trimmed := len(w.trims) // a failure does not show them all
+	require.Equal(t, namespaces, trimmed)
 	at := map[time.Duration]int{}
 	for namespace, trims := range w.trims {
 		require.Len(t, trims, 2)
@@ -161,8 +161,8 @@ func TestRunnerVisitsSeveralAtOnce(t *testing.T) {
 	}
 	j.pause = func(context.Context, time.Duration) {}
 	require.NoError(t, j.round(j.ctx))
-	swept := len(w.trims) // a failure does not show them all
-	require.Equal(t, manyNamespaces, swept)
+	trimmed := len(w.trims) // a failure does not show them all
+	require.Equal(t, manyNamespaces, trimmed)
 	for namespace, trims := range w.trims {
 		require.Len(t, trims, 1)
 		requireUsers(t, s, namespace, "young")

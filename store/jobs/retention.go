@@ -70,7 +70,7 @@ func NewRetention(s store.Store, rules RetentionRules, logger *slog.Logger) *Ret
 // Run deletes until the context ends.
 func (r *Retention) Run(ctx context.Context) { r.run(ctx, r.round) }
 
-// round sweeps each namespace with something to delete, if this server holds the lease.
+// round trims each namespace with something to delete, if this server holds the lease.
 func (r *Retention) round(ctx context.Context) error {
 	now, _, err := r.now(ctx)
 	if err != nil { // without the lease, too: a later holder has to know the clock
@@ -89,7 +89,7 @@ func (r *Retention) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.visitAll(ctx, namespaces, r.sweep) {
+	if r.visitAll(ctx, namespaces, r.trimNamespace) {
 		r.ended.Store(int64(now.Add(r.monotonic() - begun)))
 	}
 	r.backoffs.endRound(r.logger)
@@ -102,21 +102,21 @@ func (r *Retention) forgetHeld() {
 	r.contactBackoffs.forget()
 }
 
-// sweep deletes what is past its retention in a namespace, and then the namespace if it is empty. If contacts cannot be
-// deleted, users are deleted all the same.
-func (r *Retention) sweep(ctx context.Context, n store.NamespaceInfo) error {
-	err := r.sweepContacts(ctx, n.Name)
+// trimNamespace deletes what is past its retention in a namespace, and then the namespace if it is empty. If contacts
+// cannot be deleted, users are deleted all the same.
+func (r *Retention) trimNamespace(ctx context.Context, n store.NamespaceInfo) error {
+	err := r.trimContacts(ctx, n.Name)
 	switch {
 	case n.Newest == 0:
 		return errors.Join(err, r.remove(ctx, n.Name))
 	case r.rules.Users(n.Name) > 0:
-		return errors.Join(err, r.sweepUsers(ctx, n))
+		return errors.Join(err, r.trimUsers(ctx, n))
 	}
 	return err
 }
 
-// sweepUsers deletes users.
-func (r *Retention) sweepUsers(ctx context.Context, n store.NamespaceInfo) error {
+// trimUsers deletes users.
+func (r *Retention) trimUsers(ctx context.Context, n store.NamespaceInfo) error {
 	total := 0
 	defer func() {
 		if total > 0 {
@@ -132,8 +132,8 @@ func (r *Retention) sweepUsers(ctx context.Context, n store.NamespaceInfo) error
 	})
 }
 
-// sweepContacts deletes contacts. A namespace that cannot have contacts has none to delete.
-func (r *Retention) sweepContacts(ctx context.Context, namespace string) error {
+// trimContacts deletes contacts. A namespace that cannot have contacts has none to delete.
+func (r *Retention) trimContacts(ctx context.Context, namespace string) error {
 	if r.rules.Contacts(namespace) == 0 {
 		return nil
 	}

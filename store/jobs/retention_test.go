@@ -233,10 +233,10 @@ func TestRetentionUsesNoOldSetting(t *testing.T) {
 	j.rules.Contacts = j.rules.Users
 	j.store = slowClock{s, func() { keep = 0 }}
 	keep = time.Hour
-	require.NoError(t, j.sweepUsers(j.ctx, store.NamespaceInfo{Name: "chat"}))
+	require.NoError(t, j.trimUsers(j.ctx, store.NamespaceInfo{Name: "chat"}))
 	require.Zero(t, keep)
 	keep = time.Hour
-	require.NoError(t, j.sweepContacts(j.ctx, "chat"))
+	require.NoError(t, j.trimContacts(j.ctx, "chat"))
 	require.Zero(t, keep)
 	require.Zero(t, j.Stats())
 	requireUsers(t, s, "chat", "young", "old", "seen")

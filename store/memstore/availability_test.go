@@ -37,17 +37,17 @@ func TestPurge(t *testing.T) {
 		require.Zero(t, table.hidden.Len(), "they ended long ago")
 		purge(f.Instant())
 		require.Equal(t, 100, table.availabilities.Len()-1, "the feed has to have them")
-		sweep := func() {
-			for f.sweep(f.Instant()).More {
+		advance := func() {
+			for f.advance(f.Instant()).More {
 				continue
 			}
 		}
-		sweep()
+		advance()
 		f.set(-2 * time.Hour)
 		purge(now.Add(time.Minute))
 		require.Equal(t, 100, table.availabilities.Len()-1, "not by the store's clock")
 		f.set(0)
-		sweep() // the feed restarted
+		advance() // the feed restarted
 		purge(f.Instant())
 		require.Equal(t, 1, table.availabilities.Len())
 		require.Empty(t, firstUntil(table.ends, now+100, 1))

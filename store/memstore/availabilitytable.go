@@ -15,10 +15,10 @@ import (
 // no user has set an availability, and no device has been idle, has no table.
 //
 // The trees have everything that is in the data file. They are by the ID of the user, because a user who was trimmed
-// has no place. The map has what others see of the users who have a state, by the place of their ID: reads need only
-// look there, and only for users who are marked in [users].
+// has no reference. The map has what others see of the users who have a state, by the reference to their ID: reads need
+// only look there, and only for users who are marked in [users].
 type availabilityTable struct {
-	details        map[packed.Place]*store.Details // of users who have a state
+	details        map[packed.Ref]*store.Details // of users who have a state
 	availabilities btree.Map[string, *lastseen.AvailabilityState]
 	ends           *btree.BTreeG[userTime] // of availabilities with an end
 	hidden         btree.Map[string, *Hidden]
@@ -61,7 +61,7 @@ func (h Hidden) availability() lastseen.AvailabilityState {
 
 func newAvailabilityTable() *availabilityTable {
 	return &availabilityTable{
-		details: map[packed.Place]*store.Details{}, ends: newUserTimes(),
+		details: map[packed.Ref]*store.Details{}, ends: newUserTimes(),
 		inCalls: map[string]lastseen.Instant{}, callEnds: newUserTimes(),
 	}
 }
@@ -162,16 +162,16 @@ func firstUntil(all *btree.BTreeG[userTime], at lastseen.Instant, limit int) (fi
 }
 
 // endsIn returns the ends in a time, one at a time.
-func endsIn(all *btree.BTreeG[userTime], r lastseen.Range) func() (decay, bool) {
+func endsIn(all *btree.BTreeG[userTime], r lastseen.Range) func() (transition, bool) {
 	iter := all.Iter()
 	more := iter.Seek(userTime{at: r.From})
-	return func() (decay, bool) {
+	return func() (transition, bool) {
 		if !more {
-			return decay{}, false
+			return transition{}, false
 		}
 		e := iter.Item()
 		more = iter.Next()
-		return decay{Record: store.Record{User: e.user}, at: e.at, ends: true}, e.at <= r.To
+		return transition{Record: store.Record{User: e.user}, at: e.at, ends: true}, e.at <= r.To
 	}
 }
 

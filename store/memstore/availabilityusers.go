@@ -6,8 +6,8 @@ import (
 	"github.com/lastseen/lastseen/store/memstore/packed"
 )
 
-// hasDetails marks the place of a user, in the maps of [users], who has details in the table of availability.
-const hasDetails packed.Place = 1 << 63
+// hasDetails marks the reference to a user, in the maps of [users], who has details in the table of availability.
+const hasDetails packed.Ref = 1 << 63
 
 // plain returns an entry without the mark.
 func (e entry) plain() entry { return entry{e.score, e.name &^ hasDetails} }
@@ -66,7 +66,7 @@ func (u *users) describe(user string, d store.Details) {
 }
 
 // undescribe deletes the details of a user who has some.
-func (u *users) undescribe(at packed.Place) {
+func (u *users) undescribe(at packed.Ref) {
 	if u.availability.details[at].Availability != (lastseen.AvailabilityState{}) {
 		u.availability.listed--
 	}

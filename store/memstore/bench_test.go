@@ -64,8 +64,8 @@ func BenchmarkDescribe(b *testing.B) {
 	}
 }
 
-// BenchmarkSweep sweeps a feed in which a thousand users turn yellow.
-func BenchmarkSweep(b *testing.B) {
+// BenchmarkAdvance advances a feed in which a thousand users turn yellow.
+func BenchmarkAdvance(b *testing.B) {
 	ctx := context.Background()
 	s := open(b, Options{})
 	require.NoError(b, s.Register(ctx, []string{"chat"}))
@@ -73,7 +73,7 @@ func BenchmarkSweep(b *testing.B) {
 		b.StopTimer()
 		require.NoError(b, s.RecordChanges(ctx, "chat", minutes))
 		begun := base + n
-		batch := make([]store.PresenceEvent, store.MaxSweep)
+		batch := make([]store.PresenceEvent, store.MaxAdvance)
 		for i := range batch {
 			batch[i] = store.PresenceEvent{User: benchUser(i), At: begun.Add(-minutes.Green) + 1}
 		}
@@ -82,9 +82,9 @@ func BenchmarkSweep(b *testing.B) {
 		s.tables.mu.Unlock()
 		_, err := s.Ping(ctx, "chat", batch)
 		require.NoError(b, err)
-		w := &store.ChangesSweep{Namespace: "chat", Thresholds: minutes, Now: begun + 1}
+		w := &store.ChangesAdvance{Namespace: "chat", Thresholds: minutes, Now: begun + 1}
 		b.StartTimer()
-		s.SweepChanges(ctx, []*store.ChangesSweep{w})
-		require.Equal(b, store.MaxSweep, w.Decays)
+		s.AdvanceChanges(ctx, []*store.ChangesAdvance{w})
+		require.Equal(b, store.MaxAdvance, w.Transitions)
 	}
 }

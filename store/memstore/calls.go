@@ -195,16 +195,16 @@ func (s *Store) setInCalls(name string, users []string, until func(user string) 
 	}
 }
 
-// keepAlive notes that a party of an active call was heard. Servers send four keepalives in the timeout. It moves
+// keepAlive notes that a party of an active call was active. Servers send four keepalives in the timeout. It moves
 // until when the parties are shown to be in the call if less than half of that is left, or if the store's clock was set
 // back.
 func (t *callTable) keepAlive(r *callRecord, p lastseen.CallParty, m clockReading) {
 	if p == lastseen.Caller {
-		r.heard[0] = m.at
+		r.active[0] = m.at
 	} else {
-		r.heard[1] = m.at
+		r.active[1] = m.at
 	}
-	if due := min(r.heard[0], r.heard[1]) + r.timeout; due > r.due {
+	if due := min(r.active[0], r.active[1]) + r.timeout; due > r.due {
 		t.setDue(r, due, m)
 	}
 	r.Expires = r.expires(m)

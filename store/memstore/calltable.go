@@ -36,8 +36,8 @@ type partyRecord struct {
 type callRecord struct {
 	lastseen.Call
 	callTerms
-	due   time.Duration    // when it expires or, once it is over, is forgotten: by the clock of the table
-	heard [2]time.Duration // when the caller and the callee of an active call were heard, by that clock
+	due    time.Duration    // when it expires or, once it is over, is forgotten: by the clock of the table
+	active [2]time.Duration // when the caller and the callee of an active call were active, by that clock
 
 	shownUntil lastseen.Instant // until when the parties of an active call are shown to be in it
 }
@@ -263,7 +263,7 @@ func (t *callTable) step(a store.CallAct, m clockReading) (store.CallStep, error
 // stepped completes the change of a call from one state to another.
 func (t *callTable) stepped(r *callRecord, was lastseen.CallState, m clockReading) {
 	if r.State == lastseen.Active {
-		r.Accepted, r.heard = m.wall, [2]time.Duration{m.at, m.at}
+		r.Accepted, r.active = m.wall, [2]time.Duration{m.at, m.at}
 		t.setDue(r, m.at+r.timeout, m)
 		t.show(r)
 		return
@@ -300,10 +300,10 @@ func (t *callTable) setDue(r *callRecord, due time.Duration, m clockReading) {
 	t.goOn.Set(r)
 }
 
-// keepAllAlive notes that users were heard, and ends the calls of those who were heard too late.
-func (t *callTable) keepAllAlive(heard []store.KeepAlive, m clockReading, result *store.KeptAlive) {
-	records := make([]*callRecord, len(heard))
-	for i, h := range heard {
+// keepAllAlive notes that users were active, and ends the calls of those who were active too late.
+func (t *callTable) keepAllAlive(alive []store.KeepAlive, m clockReading, result *store.KeptAlive) {
+	records := make([]*callRecord, len(alive))
+	for i, h := range alive {
 		r := t.current[h.User]
 		switch {
 		case r == nil || r.State != lastseen.Active:

@@ -140,8 +140,8 @@ func (s *Store) SnapshotChanges(
 			return
 		}
 		snapshot = store.Snapshot{
-			Users:  make([]store.Published, len(users)),
-			Places: []store.Place{f.place(f.next)}, Watermark: f.watermark,
+			Users:     make([]store.Published, len(users)),
+			Positions: []store.Position{f.position(f.next)}, Watermark: f.watermark,
 		}
 		n, _ := x.namespaces.Get(namespace)
 		for i, user := range users {

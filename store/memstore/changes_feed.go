@@ -19,11 +19,11 @@ type feed struct {
 	thresholds lastseen.Thresholds
 	watermark  lastseen.Instant
 	until      time.Duration // when it expires, by the monotonic clock
-	epoch      string        // random, drawn when the feed begins: the first part of its places
+	epoch      string        // random, drawn when the feed begins: the first part of its positions
 	ring
 }
 
-// begin starts the feed, or restarts it. Places from before a restart are no longer valid.
+// begin starts the feed, or restarts it. Positions from before a restart are no longer valid.
 func (f *feed) begin(t lastseen.Thresholds, now lastseen.Instant) {
 	f.thresholds, f.watermark, f.ring = t, now, ring{}
 	f.epoch = strconv.FormatUint(rand.Uint64(), 36) + "-"
@@ -75,13 +75,13 @@ func (f *feed) append(user string, was, is store.Published, now lastseen.Instant
 	}, detailed{is.Details, was.Details}, monotonic)
 }
 
-// place returns the place before the entry of a number.
-func (f *feed) place(number uint64) store.Place {
-	return store.Place(f.epoch + strconv.FormatUint(number, 10))
+// position returns the position before the entry of a number.
+func (f *feed) position(number uint64) store.Position {
+	return store.Position(f.epoch + strconv.FormatUint(number, 10))
 }
 
-// find returns the number of the entry after a place; false if it is not known which one that is.
-func (f *feed) find(after []store.Place) (number uint64, known bool) {
+// find returns the number of the entry after a position; false if it is not known which one that is.
+func (f *feed) find(after []store.Position) (number uint64, known bool) {
 	if len(after) != 1 {
 		return 0, false
 	}
@@ -112,11 +112,11 @@ func (f *feed) read(r *store.ChangesRead) {
 			break
 		}
 		c := e.change()
-		c.Place = f.place(number + 1)
+		c.Position = f.position(number + 1)
 		r.Changes = append(r.Changes, c)
 	}
 	r.More = len(r.Changes) > 0 && len(r.Changes) == min(max(r.Limit, 1), store.MaxChangesRead)
-	r.Places = []store.Place{f.place(from + limit)}
+	r.Positions = []store.Position{f.position(from + limit)}
 }
 
 // ring keeps the newest entries of a feed in segments. It grows without copying what is there, which would hold up

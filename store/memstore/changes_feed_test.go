@@ -15,29 +15,29 @@ import (
 	"github.com/lastseen/lastseen/store/memstore/packed"
 )
 
-// TestFeedOfClockSetBack: a sweep or a write restarts the feed, so that it does not stand still.
+// TestFeedOfClockSetBack: an advance or a write restarts the feed, so that it does not stand still.
 func TestFeedOfClockSetBack(t *testing.T) {
 	t.Parallel()
-	for _, by := range []string{"sweep", "write"} {
+	for _, by := range []string{"advance", "write"} {
 		f := newFeedTest(t, false)
 		begin := f.end()
 		f.set(-time.Hour)
 		now := f.Instant()
-		if by == "sweep" {
-			require.True(t, f.sweep(now).Begun)
+		if by == "advance" {
+			require.True(t, f.advance(now).Begun)
 		}
 		ping(t, f.Store, "alice", now)
 		r := f.after(begin)
 		require.True(t, r.Reset)
 		require.Equal(t, now, r.Watermark)
 		begin = f.end()
-		f.Passed.Add(time.Minute - store.MaxAhead) // a sweep can be as far ahead as a write
-		require.Equal(t, 1, f.sweep(now.Add(time.Minute)).Decays)
+		f.Passed.Add(time.Minute - store.MaxAhead) // an advance can be as far ahead as a write
+		require.Equal(t, 1, f.advance(now.Add(time.Minute)).Transitions)
 		require.Equal(t, []string{"alice green→yellow"}, f.texts(begin))
 	}
 }
 
-// TestFeedBarelyAhead: sweeps and writes go on while the watermark is ahead by half the green threshold or 5 s.
+// TestFeedBarelyAhead: advances and writes go on while the watermark is ahead by half the green threshold or 5 s.
 func TestFeedBarelyAhead(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -53,32 +53,32 @@ func TestFeedBarelyAhead(t *testing.T) {
 			f.tables.mu.Lock()
 			f.tables.index.feeds.byName["chat"].watermark = f.Instant().Add(ahead + more)
 			f.tables.mu.Unlock()
-			require.Equal(t, more > 0, f.sweepAs(th, f.Instant()).Begun)
+			require.Equal(t, more > 0, f.advanceAs(th, f.Instant()).Begun)
 		}
 	}
 }
 
-// TestFeedOfOtherThresholds: the feed restarts with them when it has not been swept for a while.
+// TestFeedOfOtherThresholds: the feed restarts with them when it has not been advanced for a while.
 func TestFeedOfOtherThresholds(t *testing.T) {
 	t.Parallel()
 	f := newFeedTest(t, false)
 	begun, begin := f.Instant(), f.end()
 	others := lastseen.Thresholds{Green: 2 * time.Minute, Yellow: 3 * time.Minute}
-	f.Passed.Add(store.SweepTakeoverOthers - time.Millisecond)
-	w := f.sweepAs(others, f.Instant())
+	f.Passed.Add(store.AdvanceTakeoverOthers - time.Millisecond)
+	w := f.advanceAs(others, f.Instant())
 	require.NoError(t, w.Err)
 	require.False(t, w.Begun)
 	require.Equal(t, begun, w.Watermark)
 	f.Passed.Add(time.Millisecond)
-	w = f.sweepAs(others, f.Instant())
+	w = f.advanceAs(others, f.Instant())
 	require.True(t, w.Begun)
 	require.Equal(t, f.Instant(), w.Watermark)
 	require.True(t, f.after(begin).Reset)
 	ping(t, f.Store, "alice", f.Instant())
 	f.Passed.Add(time.Minute)
-	require.Zero(t, f.sweepAs(others, f.Instant()).Decays)
+	require.Zero(t, f.advanceAs(others, f.Instant()).Transitions)
 	f.Passed.Add(time.Minute)
-	require.Equal(t, 1, f.sweepAs(others, f.Instant()).Decays)
+	require.Equal(t, 1, f.advanceAs(others, f.Instant()).Transitions)
 }
 
 // TestFeedEnds by itself, however the clock is set.
@@ -94,7 +94,7 @@ func TestFeedEnds(t *testing.T) {
 	require.ErrorIs(t, f.after(begin).Err, store.ErrNotRecorded)
 	_, err := f.SnapshotChanges(ctx, "chat", nil)
 	require.ErrorIs(t, err, store.ErrNotRecorded)
-	require.ErrorIs(t, f.sweep(f.Instant()).Err, store.ErrNotRecorded)
+	require.ErrorIs(t, f.advance(f.Instant()).Err, store.ErrNotRecorded)
 	f.record()
 	require.True(t, f.after(begin).Reset)
 }
@@ -128,32 +128,32 @@ func TestExpiredFeedIsFreed(t *testing.T) {
 	})
 }
 
-// TestSweepSteps: a step ends between two instants, and has all users of one.
-func TestSweepSteps(t *testing.T) {
+// TestAdvanceSteps: a step ends between two instants, and has all users of one.
+func TestAdvanceSteps(t *testing.T) {
 	t.Parallel()
 	f := newFeedTest(t, false)
 	begun := f.Instant()
 	f.fill("a", 600, begun)
 	f.fill("b", 401, begun+1)
-	f.fill("c", store.MaxSweepInstant, begun+2)
+	f.fill("c", store.MaxAdvanceInstant, begun+2)
 	f.fill("d", 1, begun+3)
 	f.Passed.Add(2 * time.Minute)
-	for _, want := range []store.ChangesSweep{
-		{Decays: 600, More: true, Watermark: begun.Add(time.Minute), Lag: time.Minute},
-		{Decays: 401, More: true, Watermark: begun.Add(time.Minute) + 1, Lag: time.Minute - time.Millisecond},
+	for _, want := range []store.ChangesAdvance{
+		{Transitions: 600, More: true, Watermark: begun.Add(time.Minute), Lag: time.Minute},
+		{Transitions: 401, More: true, Watermark: begun.Add(time.Minute) + 1, Lag: time.Minute - time.Millisecond},
 		{
-			Decays: store.MaxSweepInstant, More: true,
+			Transitions: store.MaxAdvanceInstant, More: true,
 			Watermark: begun.Add(time.Minute) + 2, Lag: time.Minute - 2*time.Millisecond,
 		},
-		{Decays: 1, Watermark: f.Instant(), Lag: time.Minute - 3*time.Millisecond},
+		{Transitions: 1, Watermark: f.Instant(), Lag: time.Minute - 3*time.Millisecond},
 	} {
 		want.Namespace, want.Thresholds, want.Now = "chat", minutes, f.Instant()
-		require.Equal(t, want, *f.sweep(f.Instant()))
+		require.Equal(t, want, *f.advance(f.Instant()))
 	}
-	f.fill("e", store.MaxSweepInstant+1, f.Instant())
+	f.fill("e", store.MaxAdvanceInstant+1, f.Instant())
 	begin := f.end()
 	f.pass(time.Hour)
-	for w := f.sweep(f.Instant()); ; w = f.sweep(f.Instant()) {
+	for w := f.advance(f.Instant()); ; w = f.advance(f.Instant()) {
 		require.NoError(t, w.Err)
 		if w.Begun {
 			require.False(t, w.More)
@@ -166,9 +166,9 @@ func TestSweepSteps(t *testing.T) {
 	require.Empty(t, f.texts(f.end()))
 }
 
-// TestSweepOfBacklog: the feed restarts if there is more to append than could be kept. A user who decays twice
-// counts twice, since the steps are short.
-func TestSweepOfBacklog(t *testing.T) {
+// TestAdvanceOfBacklog: the feed restarts if there is more to append than could be kept. A user who turns yellow and
+// grey counts twice, since the steps are short.
+func TestAdvanceOfBacklog(t *testing.T) {
 	testenv.SkipWithRace(t, "there is one goroutine")
 	t.Parallel()
 	users := newUsers()
@@ -179,15 +179,15 @@ func TestSweepOfBacklog(t *testing.T) {
 	for _, fits := range []bool{true, false} {
 		f := &feed{}
 		f.begin(minutes, base.Add(time.Second))
-		w := &store.ChangesSweep{Now: base.Add(time.Hour)}
-		require.Equal(t, fits, f.sweep(n, w, w.Now, 0))
+		w := &store.ChangesAdvance{Now: base.Add(time.Hour)}
+		require.Equal(t, fits, f.advance(n, w, w.Now, 0))
 		require.Equal(t, fits, w.More)
 		n.set("one more", lastseen.State{At: base.Add(time.Minute)})
 	}
 }
 
-// TestSweepNear1970: users who left are not taken for users who are present, when a threshold reaches before 1970.
-func TestSweepNear1970(t *testing.T) {
+// TestAdvanceNear1970: users who left are not taken for users who are present, when a threshold reaches before 1970.
+func TestAdvanceNear1970(t *testing.T) {
 	t.Parallel()
 	users := newUsers()
 	users.set("here", packed.ScoreOf(lastseen.State{At: 1}))
@@ -195,8 +195,8 @@ func TestSweepNear1970(t *testing.T) {
 	f, n := &feed{}, newNamespace(users)
 	f.begin(minutes, 2)
 	for _, at := range []lastseen.Instant{60_001, 300_001} {
-		w := &store.ChangesSweep{Now: at}
-		require.True(t, f.sweep(n, w, at, 0))
-		require.Equal(t, 1, w.Decays)
+		w := &store.ChangesAdvance{Now: at}
+		require.True(t, f.advance(n, w, at, 0))
+		require.Equal(t, 1, w.Transitions)
 	}
 }

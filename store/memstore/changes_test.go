@@ -67,21 +67,21 @@ func (f *feedTest) set(wrong time.Duration) {
 	require.Equal(f.t, f.Instant(), now)
 }
 
-func (f *feedTest) end() []store.Place {
+func (f *feedTest) end() []store.Position {
 	f.t.Helper()
 	r := f.after(nil)
 	require.NoError(f.t, r.Err)
-	return r.Places
+	return r.Positions
 }
 
-func (f *feedTest) after(after []store.Place) *store.ChangesRead {
+func (f *feedTest) after(after []store.Position) *store.ChangesRead {
 	r := &store.ChangesRead{Namespace: "chat", After: after, Limit: store.MaxChangesRead}
 	f.ReadChanges(context.Background(), []*store.ChangesRead{r})
 	return r
 }
 
-// texts returns the entries after a place as texts, such as "alice grey→green".
-func (f *feedTest) texts(after []store.Place) (texts []string) {
+// texts returns the entries after a position as texts, such as "alice grey→green".
+func (f *feedTest) texts(after []store.Position) (texts []string) {
 	f.t.Helper()
 	r := f.after(after)
 	require.NoError(f.t, r.Err)
@@ -103,13 +103,13 @@ func shown(s lastseen.Status, left bool) string {
 	return string(s)
 }
 
-func (f *feedTest) sweep(now lastseen.Instant) *store.ChangesSweep {
-	return f.sweepAs(minutes, now)
+func (f *feedTest) advance(now lastseen.Instant) *store.ChangesAdvance {
+	return f.advanceAs(minutes, now)
 }
 
-func (f *feedTest) sweepAs(t lastseen.Thresholds, now lastseen.Instant) *store.ChangesSweep {
-	w := &store.ChangesSweep{Namespace: "chat", Thresholds: t, Now: now}
-	f.SweepChanges(context.Background(), []*store.ChangesSweep{w})
+func (f *feedTest) advanceAs(t lastseen.Thresholds, now lastseen.Instant) *store.ChangesAdvance {
+	w := &store.ChangesAdvance{Namespace: "chat", Thresholds: t, Now: now}
+	f.AdvanceChanges(context.Background(), []*store.ChangesAdvance{w})
 	return w
 }
 
@@ -194,7 +194,7 @@ func TestRingIsBounded(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, f.next-f.first, uint64(store.MaxChanges-segmentLen))
 	for number, reset := range map[uint64]bool{f.first - 1: true, f.first: false, f.next: false, f.next + 1: true} {
-		r := &store.ChangesRead{After: []store.Place{f.place(number)}, Limit: 1}
+		r := &store.ChangesRead{After: []store.Position{f.position(number)}, Limit: 1}
 		f.read(r)
 		require.Equal(t, reset, r.Reset)
 		require.Equal(t, number == f.first, len(r.Changes) == 1)
@@ -218,7 +218,7 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// TestRingOfLongestUsers: their places in a segment fit into what an entry has room for.
+// TestRingOfLongestUsers: their positions in a segment fit into what an entry has room for.
 func TestRingOfLongestUsers(t *testing.T) {
 	var r ring
 	long := strings.Repeat("x", lastseen.MaxUserLen)

@@ -13,21 +13,21 @@ import (
 // deviceTable holds the devices of the users of one namespace. Like [names] it contains next to no pointers. A
 // namespace that has not had a device has no table.
 type deviceTable struct {
-	byUser btree.Map[packed.Place, packed.Place] // by the place of the user's ID, the place of their text
-	texts  packed.Names                          // the texts of users, and meta
+	byUser btree.Map[packed.Ref, packed.Ref] // by the reference to the user's ID, the one to their text
+	texts  packed.Names                      // the texts of users, and meta
 }
 
 // userDevices are the devices of a user in a table.
 type userDevices struct {
 	lastseen.Devices
-	text packed.Place   // in texts: the devices, and the places of meta; NoName for a user without devices
-	meta []packed.Place // in texts: the meta of each record; NoName for none
+	text packed.Ref   // in texts: the devices, and the references to meta; NoName for a user without devices
+	meta []packed.Ref // in texts: the meta of each record; NoName for none
 }
 
 func newDeviceTable() *deviceTable { return &deviceTable{texts: packed.NewNames()} }
 
-// get returns the devices of a user, whose ID has a place.
-func (t *deviceTable) get(user packed.Place) userDevices {
+// get returns the devices of a user, whose ID has a reference.
+func (t *deviceTable) get(user packed.Ref) userDevices {
 	text, known := t.byUser.Get(user)
 	if !known {
 		return userDevices{}
@@ -35,14 +35,14 @@ func (t *deviceTable) get(user packed.Place) userDevices {
 	c := packed.Reader{Rest: t.texts.At(text)}
 	u := userDevices{Devices: c.Devices(), text: text}
 	for range u.Records {
-		u.meta = append(u.meta, packed.Place(c.Uvarint()))
+		u.meta = append(u.meta, packed.Ref(c.Uvarint()))
 	}
 	return u
 }
 
 // set stores the devices of a user, and the meta of some of them, by the ID of the record. The meta of others stays.
 // It returns how many bytes more they take in a data file.
-func (t *deviceTable) set(user packed.Place, d lastseen.Devices, meta map[string]string) (bytes int64) {
+func (t *deviceTable) set(user packed.Ref, d lastseen.Devices, meta map[string]string) (bytes int64) {
 	old, now := t.get(user), userDevices{Devices: d}
 	bytes = -t.size(old)
 	for _, r := range d.Records {
@@ -65,7 +65,7 @@ func (t *deviceTable) set(user packed.Place, d lastseen.Devices, meta map[string
 }
 
 // put writes the text of a user's devices.
-func (t *deviceTable) put(user packed.Place, u *userDevices) {
+func (t *deviceTable) put(user packed.Ref, u *userDevices) {
 	if isZero(u.Devices) {
 		t.byUser.Delete(user)
 		return
@@ -85,7 +85,7 @@ func indexOf(records []lastseen.DeviceRecord, id string) int {
 	return slices.IndexFunc(records, func(r lastseen.DeviceRecord) bool { return r.ID == id })
 }
 
-func (t *deviceTable) add(text string) packed.Place {
+func (t *deviceTable) add(text string) packed.Ref {
 	if text == "" {
 		return packed.NoName
 	}
@@ -93,7 +93,7 @@ func (t *deviceTable) add(text string) packed.Place {
 }
 
 // remove frees a text.
-func (t *deviceTable) remove(text packed.Place) {
+func (t *deviceTable) remove(text packed.Ref) {
 	if text != packed.NoName {
 		t.texts.Remove(text)
 	}
@@ -116,7 +116,7 @@ func (t *deviceTable) size(u userDevices) int64 {
 const metaBytes = 3
 
 // read returns the devices of a user, and the meta of each record.
-func (t *deviceTable) read(user packed.Place) (lastseen.Devices, []string) {
+func (t *deviceTable) read(user packed.Ref) (lastseen.Devices, []string) {
 	u := t.get(user)
 	meta := make([]string, len(u.meta))
 	for i, at := range u.meta {

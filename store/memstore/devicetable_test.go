@@ -58,7 +58,7 @@ func TestDeviceTable(t *testing.T) {
 		u, want := newUsers(), map[string]known{}
 		names := []string{"alice", "bob", strings.Repeat("x", 200)}
 		var frozen *deviceTable
-		seen := map[packed.Place]string{}
+		seen := map[packed.Ref]string{}
 		user := rapid.SampledFrom(names)
 		t.Repeat(map[string]func(*rapid.T){
 			"set": func(t *rapid.T) {
@@ -87,7 +87,7 @@ func TestDeviceTable(t *testing.T) {
 			},
 			"freeze": func(*rapid.T) {
 				u.names.Freeze()
-				frozen, seen = u.devices.freeze(), map[packed.Place]string{}
+				frozen, seen = u.devices.freeze(), map[packed.Ref]string{}
 				for _, e := range u.all() {
 					seen[e.name] = fmt.Sprint(knownOf(u, u.name(e)))
 				}
@@ -128,14 +128,14 @@ func TestDeviceTable(t *testing.T) {
 func TestDeviceTableReusesSlots(t *testing.T) {
 	u := newUsers()
 	u.set("alice", packed.Score(base))
-	most, last := packed.Place(0), packed.Place(0) // of the places of texts
+	most, last := packed.Ref(0), packed.Ref(0) // of the references to texts
 	for round := range lastseen.Instant(10) {
 		for n := range lastseen.Instant(100) {
 			at := base + 1000*round + n
 			u.setDevices("alice", lastseen.Devices{Window: time.Minute, Records: []lastseen.DeviceRecord{
 				{ID: "a", Kind: lastseen.Web, Since: base, At: at}, {ID: "b", Kind: lastseen.Web, Since: base, At: at - 1},
 			}}, map[string]string{"a": `{"app":"chat"}`})
-			text, _ := u.devices.byUser.Get(packed.Place(1))
+			text, _ := u.devices.byUser.Get(packed.Ref(1))
 			last = max(last, text)
 		}
 		u.devices.freeze()

@@ -34,11 +34,11 @@ func TestScanOfManyChunks(t *testing.T) {
 	users = append(users[5:], moved...)
 	for _, limit := range []int{1, 300, store.MaxWatched} {
 		var found []string
-		for place, more := store.Place(""), true; more; more = place != "" {
-			some, next, err := s.ScanUsers(context.Background(), kit.Namespace, place, limit)
+		for position, more := store.Position(""), true; more; more = position != "" {
+			some, next, err := s.ScanUsers(context.Background(), kit.Namespace, position, limit)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(some), limit)
-			found, place = append(found, some...), next
+			found, position = append(found, some...), next
 		}
 		require.Equal(t, users, found)
 	}

@@ -18,19 +18,19 @@ type users struct {
 	hash         func(user string) uint64
 	names        packed.Names
 	bytes        int64              // about how many bytes all users take in a data file
-	known        map[uint64]entry   // by the hash of the ID; a place can have the mark hasDetails
+	known        map[uint64]entry   // by the hash of the ID; a reference can have the mark hasDetails
 	collisions   map[string]entry   // users whose hash is that of another user in known
 	devices      *deviceTable       // nil if no user has had a device
 	availability *availabilityTable // nil if no user has set an availability, and no device has been idle
 	contacts     *contactTable      // nil if no user has had contacts
 	unlisted     bool               // the namespace does not exist; only the availability in it is kept
-	scans        string             // random: the first part of the places of scans, which others do not have
+	scans        string             // random: the first part of the positions of scans, which others do not have
 }
 
 // entry is a user and when they were last seen.
 type entry struct {
 	score packed.Score
-	name  packed.Place
+	name  packed.Ref
 }
 
 func userBytes(length int) int64 { return int64(length) + 9 }

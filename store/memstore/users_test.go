@@ -32,7 +32,7 @@ func TestUsers(t *testing.T) {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			u, want := newUsers(), map[string]packed.Score{}
 			u.hash = hash
-			frozen, seen := u.names.Freeze(), map[packed.Place]string{}
+			frozen, seen := u.names.Freeze(), map[packed.Ref]string{}
 			t.Repeat(map[string]func(*rapid.T){
 				"set": func(t *rapid.T) {
 					user, c := drawID(t), packed.Score(rapid.IntRange(1, 9).Draw(t, "score"))
@@ -50,7 +50,7 @@ func TestUsers(t *testing.T) {
 					delete(want, user)
 				},
 				"freeze": func(*rapid.T) {
-					frozen, seen = u.names.Freeze(), map[packed.Place]string{}
+					frozen, seen = u.names.Freeze(), map[packed.Ref]string{}
 					for _, e := range u.all() {
 						seen[e.name] = u.name(e)
 					}
@@ -93,7 +93,7 @@ func TestIndexKeepsNoBuffer(t *testing.T) {
 		require.Equal(t, 1, n.order.Len())
 		e, _ := n.order.Min()
 		require.Equal(t, "alice", n.users.name(e))
-		require.Equal(t, packed.Place(1), e.name, "the first after the empty one")
+		require.Equal(t, packed.Ref(1), e.name, "the first after the empty one")
 	}
 }
 

@@ -129,7 +129,7 @@ func TestCalls(t *testing.T) {
 		func() error { _, err := s.SnapshotChanges(ctx, "feed", nil); return err },
 		func() error { _, _, err := s.ScanUsers(ctx, "feed", "", 1); return err },
 		func() error { s.ReadChanges(ctx, []*store.ChangesRead{{Namespace: "feed", Limit: 1}}); return nil },
-		func() error { s.SweepChanges(ctx, []*store.ChangesSweep{{Namespace: "feed"}}); return nil },
+		func() error { s.AdvanceChanges(ctx, []*store.ChangesAdvance{{Namespace: "feed"}}); return nil },
 		func() error {
 			devices := []store.DeviceEvent{{User: "alice", ID: "tab", Kind: lastseen.Web, At: now}}
 			_, err := s.RecordDevices(ctx, "chat", time.Minute, devices)
@@ -197,20 +197,20 @@ func TestBatchesAreOneCall(t *testing.T) {
 	require.EqualValues(t, 1, calls[callMetric+"ping error"])
 }
 
-// TestCallsOfChanges: several reads or sweeps are one call, and the absence of a feed is no error.
+// TestCallsOfChanges: several reads or advances are one call, and the absence of a feed is no error.
 func TestCallsOfChanges(t *testing.T) {
 	c := NewCalls()
 	s := Store(openFile(t), c)
 	reads := []*store.ChangesRead{{Namespace: "none", Limit: 1}, {Namespace: "other", Limit: 1}}
-	sweeps := []*store.ChangesSweep{{Namespace: "none"}, {Namespace: "other"}}
+	advances := []*store.ChangesAdvance{{Namespace: "none"}, {Namespace: "other"}}
 	all := func() {
 		s.ReadChanges(t.Context(), reads)
-		s.SweepChanges(t.Context(), sweeps)
+		s.AdvanceChanges(t.Context(), advances)
 		_, _ = s.SnapshotChanges(t.Context(), "none", nil)
 	}
 	all()
 	require.ErrorIs(t, reads[1].Err, store.ErrNotRecorded)
-	require.ErrorIs(t, sweeps[1].Err, store.ErrNotRecorded)
+	require.ErrorIs(t, advances[1].Err, store.ErrNotRecorded)
 	require.NoError(t, s.Close())
 	all()
 	require.ErrorIs(t, s.RecordChanges(t.Context(), "none", lastseen.Thresholds{}), store.ErrClosed)

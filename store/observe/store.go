@@ -11,7 +11,7 @@ import (
 
 // Store returns s with its calls measured. What s has beyond a [store.Store] is found with [store.As].
 //
-// Now is not measured: it hardly ever makes a call. A call with several reads or sweeps of changes is one call; its
+// Now is not measured: it hardly ever makes a call. A call with several reads or advances of changes is one call; its
 // outcome is that of the first one that failed. Errors that are results, such as that there is no feed, do not count.
 func Store(s store.Store, c *Calls) store.Store { return &observed{s, c} }
 
@@ -139,17 +139,17 @@ func (s *observed) SnapshotChanges(ctx context.Context, ns string, users []strin
 }
 
 func (s *observed) ScanUsers(
-	ctx context.Context, ns string, after store.Place, limit int,
-) (_ []string, _ store.Place, err error) {
+	ctx context.Context, ns string, after store.Position, limit int,
+) (_ []string, _ store.Position, err error) {
 	defer s.done(s.begin("scan_users"), &err)
 	return s.Store.ScanUsers(ctx, ns, after, limit)
 }
 
-func (s *observed) SweepChanges(ctx context.Context, sweeps []*store.ChangesSweep) {
+func (s *observed) AdvanceChanges(ctx context.Context, advances []*store.ChangesAdvance) {
 	var failed error
 	defer s.done(s.begin("sweep_changes"), &failed)
-	s.Store.SweepChanges(ctx, sweeps)
-	for _, w := range sweeps {
+	s.Store.AdvanceChanges(ctx, advances)
+	for _, w := range advances {
 		failed = cmp.Or(failed, failure(w.Err))
 	}
 }

@@ -61,7 +61,7 @@ func useFeed(t *testing.T, f *feed) {
 	f.ping(f.w-hour+1000, users...)
 	f.leave(f.w-hour+1001, users[:3]...)
 	require.NoError(t, f.s.Forget(ctx, "chat", users[3]))
-	require.Equal(t, 16, f.sweep(f.w+2000).Decays)
+	require.Equal(t, 16, f.advance(f.w+2000).Transitions)
 	_, err := stores.Trim(f.s, hours.Yellow)
 	require.NoError(t, err)
 	f.record()
@@ -70,7 +70,7 @@ func useFeed(t *testing.T, f *feed) {
 	f.moveWatermark(f.clock() + hour)
 	f.ping(f.clock(), users...)
 	f.moveWatermark(f.clock() + hour)
-	require.True(t, f.sweep(f.clock()).Begun)
+	require.True(t, f.advance(f.clock()).Begun)
 	r.watermark = 0
 	r.requireTruth()
 	for _, key := range f.sideKeys() {

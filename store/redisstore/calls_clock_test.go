@@ -116,9 +116,9 @@ func TestInCallWhileTheClockJumps(t *testing.T) {
 	}
 }
 
-// TestCopiesAreRenewedInTime: parties are heard four times in the time for which they need not be, at the same moments
-// or not. Whenever one is heard, at least a quarter of that time is left of what is copied; or a sixth, if they are
-// heard less often, but within half of that time.
+// TestCopiesAreRenewedInTime: parties are active four times in the time for which they need not be, at the same moments
+// or not. Whenever one is active, at least a quarter of that time is left of what is copied; or a sixth, if they are
+// active less often, but within half of that time.
 func TestCopiesAreRenewedInTime(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Parallel()

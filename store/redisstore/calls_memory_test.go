@@ -21,9 +21,9 @@ func TestCallsWithoutMemory(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	s, clock := newMovableStore(t, url, 0)
 	c := newCallers(t, s)
-	heard, lost := c.Call("alice", "bob"), c.Call("carol", "dave")
-	heard.Timeout, lost.Timeout = 15*time.Second, 15*time.Second
-	c.Accepted(heard)
+	active, lost := c.Call("alice", "bob"), c.Call("carol", "dave")
+	active.Timeout, lost.Timeout = 15*time.Second, 15*time.Second
+	c.Accepted(active)
 	c.Accepted(lost)
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
 	_, err := c.StartCall(ctx, "chat", c.Call("erin", "frank"))
@@ -36,7 +36,7 @@ func TestCallsWithoutMemory(t *testing.T) {
 			require.Equal(t, lost.ID, step.Call.ID)
 		}
 	}
-	require.Equal(t, lastseen.Active, c.Read(heard.ID).State)
+	require.Equal(t, lastseen.Active, c.Read(active.ID).State)
 	require.Equal(t, lastseen.Lost, c.Read(lost.ID).State, "the clock of calls went on")
 	require.Greater(t, c.Until("alice")[0], before[0], "it was copied")
 	require.Equal(t, []lastseen.Instant{0, 0}, c.Until("carol", "dave"))
@@ -67,7 +67,7 @@ func TestStepsWithoutMemory(t *testing.T) {
 	}
 	clock.move(12 * time.Second)
 	call := c.Read(n.ID)
-	require.Equal(t, lastseen.Active, call.State, "both were heard")
+	require.Equal(t, lastseen.Active, call.State, "both were active")
 	require.Empty(t, call.App)
 	require.Greater(t, c.Until("alice")[0], before, "the end has moved")
 	for _, app := range []string{"", "{}"} {

@@ -92,11 +92,11 @@ func (m *movingCalls) next() {
 		all.Go(func() { m.race(n) })
 	}
 	all.Wait()
-	heard := make([]store.KeepAlive, len(m.due))
+	active := make([]store.KeepAlive, len(m.due))
 	for i, n := range m.due {
-		heard[i].User = n.To
+		active[i].User = n.To
 	}
-	result, err := m.KeepCallsAlive(ctx, "chat", heard)
+	result, err := m.KeepCallsAlive(ctx, "chat", active)
 	m.try(err)
 	m.Saw(result.Steps...)
 	expired, err := m.other.ExpireCalls(ctx, "chat")
@@ -268,9 +268,9 @@ func testLastCall(t *testing.T, c *redistest.Cluster, m *movingCalls, remove fun
 		require.ErrorIs(t, err, store.ErrCallNotFound)
 		_, err = m.StepCall(ctx, "none", store.CallAct{ID: "id", User: "alice", Action: lastseen.End})
 		require.ErrorIs(t, err, store.ErrCallNotFound)
-		heard, err := m.KeepCallsAlive(ctx, "none", []store.KeepAlive{{User: "alice"}})
+		active, err := m.KeepCallsAlive(ctx, "none", []store.KeepAlive{{User: "alice"}})
 		require.NoError(t, err)
-		require.Equal(t, store.KeptAlive{Calls: make([]store.AliveCall, 1)}, heard)
+		require.Equal(t, store.KeptAlive{Calls: make([]store.AliveCall, 1)}, active)
 		require.NoError(t, m.Forget(ctx, "none", "alice"))
 	}
 	check()

@@ -61,47 +61,47 @@ func (s *feeds) RecordChanges(ctx context.Context, name string, t lastseen.Thres
 	return err
 }
 
-// SweepChanges implements [store.Store].
-func (s *feeds) SweepChanges(caller context.Context, sweeps []*store.ChangesSweep) {
+// AdvanceChanges implements [store.Store].
+func (s *feeds) AdvanceChanges(caller context.Context, advances []*store.ChangesAdvance) {
 	ctx, cancel, err := s.client.Begin(caller, 2*s.client.Timeout)
 	if err != nil {
-		for _, w := range sweeps {
+		for _, w := range advances {
 			w.Err = err
 		}
 		return
 	}
 	defer cancel()
-	all := make([]*resolvedNamespace, len(sweeps))
-	for i, w := range sweeps {
+	all := make([]*resolvedNamespace, len(advances))
+	for i, w := range advances {
 		all[i] = &resolvedNamespace{namespace: s.keys.namespace(w.Namespace)}
 	}
 	s.openFeeds(ctx, all)
 	var calls []shardCall
-	for i, w := range sweeps {
-		*w = store.ChangesSweep{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
+	for i, w := range advances {
+		*w = store.ChangesAdvance{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
 		if w.Err = all[i].err; w.Err == nil {
-			calls = append(calls, s.sweepCalls(ctx, all[i].namespace, w)...)
+			calls = append(calls, s.advanceCalls(ctx, all[i].namespace, w)...)
 		}
 	}
-	cmds := s.runSweeps(caller, calls)
-	for i, w := range sweeps {
+	cmds := s.runAdvances(caller, calls)
+	for i, w := range advances {
 		if w.Err != nil {
 			continue
 		}
 		for range all[i].shards {
-			readSweep(w, cmds[0])
+			readAdvance(w, cmds[0])
 			cmds = cmds[1:]
 		}
 	}
 }
 
-// maxSweeps bounds the shards that are swept in one round trip. After an outage there is a backlog in all of them: then
-// as many as there are would take longer than a call may, and all would fail.
-const maxSweeps = 32
+// maxAdvances bounds the shards that are advanced in one round trip. After an outage there is a backlog in all of them:
+// then as many as there are would take longer than a call may, and all would fail.
+const maxAdvances = 32
 
-// runSweeps is runShards with a deadline for each part.
-func (s *feeds) runSweeps(ctx context.Context, calls []shardCall) (cmds []*redis.Cmd) {
-	for part := range slices.Chunk(calls, maxSweeps) {
+// runAdvances is runShards with a deadline for each part.
+func (s *feeds) runAdvances(ctx context.Context, calls []shardCall) (cmds []*redis.Cmd) {
+	for part := range slices.Chunk(calls, maxAdvances) {
 		ctx, cancel := context.WithTimeout(ctx, 2*s.client.Timeout)
 		cmds = append(cmds, s.runShards(ctx, part)...)
 		cancel()
@@ -109,14 +109,14 @@ func (s *feeds) runSweeps(ctx context.Context, calls []shardCall) (cmds []*redis
 	return cmds
 }
 
-func (s *feeds) sweepCalls(ctx context.Context, ns namespace, w *store.ChangesSweep) []shardCall {
+func (s *feeds) advanceCalls(ctx context.Context, ns namespace, w *store.ChangesAdvance) []shardCall {
 	calls := make([]shardCall, ns.shards)
 	args := []any{
 		s.holder, w.Thresholds.Green.Milliseconds(), w.Thresholds.Yellow.Milliseconds(), int64(w.Now),
 	}
 	for i, key := range ns.all() {
 		calls[i] = shardCall{
-			namespace: ns, shard: key, script: scripts.FeedSweep, reads: true,
+			namespace: ns, shard: key, script: scripts.FeedAdvance, reads: true,
 			prepare: func(has sides) (string, string, []any) {
 				return "def", s.feedLetters(ctx, ns, key, has), append([]any{linkBase()}, args...)
 			},
@@ -125,14 +125,14 @@ func (s *feeds) sweepCalls(ctx context.Context, ns namespace, w *store.ChangesSw
 	return calls
 }
 
-// The results of feedsweep.lua.
+// The results of feedadvance.lua.
 const (
-	sweepElsewhere = 1
-	sweepRefused   = 2
+	advanceElsewhere = 1
+	advanceRefused   = 2
 )
 
-// readSweep adds the reply of one shard to the result.
-func readSweep(w *store.ChangesSweep, cmd *redis.Cmd) {
+// readAdvance adds the reply of one shard to the result.
+func readAdvance(w *store.ChangesAdvance, cmd *redis.Cmd) {
 	reply, err := cmd.Int64Slice()
 	switch {
 	case w.Err != nil:
@@ -142,22 +142,22 @@ func readSweep(w *store.ChangesSweep, cmd *redis.Cmd) {
 		w.Err = store.ErrNotRecorded
 	case len(reply) != 6:
 		w.Err = fmt.Errorf("unexpected script reply %v instead of 6 numbers", reply)
-	case reply[0] == sweepRefused:
-		w.Err = fmt.Errorf("%w: it shows %s, and a sweep up to %s was asked for",
+	case reply[0] == advanceRefused:
+		w.Err = fmt.Errorf("%w: it shows %s, and an advance up to %s was asked for",
 			store.ErrClockMoved, lastseen.Instant(reply[1]), w.Now)
 	default:
-		w.Elsewhere = w.Elsewhere || reply[0] == sweepElsewhere
+		w.Elsewhere = w.Elsewhere || reply[0] == advanceElsewhere
 		if at := lastseen.Instant(reply[1]); w.Watermark == 0 || at < w.Watermark {
 			w.Watermark = at
 		}
-		w.Decays += int(reply[2])
+		w.Transitions += int(reply[2])
 		w.Lag = max(w.Lag, time.Duration(reply[3])*time.Millisecond)
 		w.Begun = w.Begun || reply[4] == 1
 		w.More = w.More || reply[5] == 1
 	}
 }
 
-// This file is about places in changes feeds, and the rights that feeds need: see docs/decisions/redis-keys.md.
+// This file is about positions in changes feeds, and the rights that feeds need: see docs/decisions/redis-keys.md.
 
 // maxLink is the largest base of links: a call that adds as many as there can be stays below 2^52, which Lua still
 // tells from the next number.
@@ -166,17 +166,17 @@ const maxLink = 1<<52 - 1<<24
 // linkBase returns the number that the links of one call follow: see feed.lua.
 func linkBase() int64 { return 1 + rand.Int64N(maxLink) }
 
-// place is a position in the feed of one shard: the ID and the link of an entry.
-type place struct{ id, link string }
+// position is the position in the feed of one shard: the ID and the link of an entry.
+type position struct{ id, link string }
 
-func (p place) text() store.Place { return store.Place(p.id + "/" + p.link) }
+func (p position) text() store.Position { return store.Position(p.id + "/" + p.link) }
 
-// parsePlace is the reverse of text. Places are untrusted: the numbers are those that Redis and feed.lua write.
-func parsePlace(text store.Place) (p place, ok bool) {
+// parsePosition is the reverse of text. Positions are untrusted: the numbers are those that Redis and feed.lua write.
+func parsePosition(text store.Position) (p position, ok bool) {
 	id, link, _ := strings.Cut(string(text), "/")
 	ms, seq, _ := strings.Cut(id, "-")
 	const largest = 1 << 53
-	return place{id, link}, isNumber(ms, largest) && isNumber(seq, largest) && isNumber(link, largest)
+	return position{id, link}, isNumber(ms, largest) && isNumber(seq, largest) && isNumber(link, largest)
 }
 
 // isNumber reports whether a text is a whole number up to a limit, written as strconv would.

@@ -88,7 +88,7 @@ func TestEndsAhead(t *testing.T) {
 		now := f.clock()
 		f.moveWatermark(now)
 		f.ended(now+3*second, "alice")
-		require.Equal(t, 1, f.sweep(now+4*second).Decays, "the watermark passes the end")
+		require.Equal(t, 1, f.advance(now+4*second).Transitions, "the watermark passes the end")
 		f.requireDetails("alice", "bob")
 	})
 	r := newReader(t, f.s, "alice", "bob")
@@ -98,9 +98,9 @@ func TestEndsAhead(t *testing.T) {
 	now := f.clock() + 4*second
 	f.moveWatermark(now - 20*second)
 	f.ended(now-10*second, "alice", "bob")
-	f.sweep(now - 15*second)
+	f.advance(now - 15*second)
 	f.requireDetails("alice", "bob")
-	f.sweep(now - 10*second)
+	f.advance(now - 10*second)
 	f.requireDetails()
 	require.Zero(t, f.client.Exists(context.Background(), endsKey("presence:chat")).Val())
 }

@@ -82,15 +82,15 @@ func TestPromotedReplica(t *testing.T) {
 }
 
 // TestWatermarkAheadOfTheClock: the clock was set back, or the new primary's clock is behind the old one's. Users would
-// not decay until it has caught up, which may take years.
+// not turn yellow until it has caught up, which may take years.
 func TestWatermarkAheadOfTheClock(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	for name, touch := range map[string]func(*feed){
-		"ping":   func(f *feed) { f.ping(f.clock(), "bob") },
-		"leave":  func(f *feed) { f.leave(f.clock(), "bob") },
-		"forget": func(f *feed) { require.NoError(f, f.s.Forget(ctx, "chat", "bob")) },
-		"sweep":  func(f *feed) { require.True(f, f.sweep(f.clock()).Begun) },
+		"ping":    func(f *feed) { f.ping(f.clock(), "bob") },
+		"leave":   func(f *feed) { f.leave(f.clock(), "bob") },
+		"forget":  func(f *feed) { require.NoError(f, f.s.Forget(ctx, "chat", "bob")) },
+		"advance": func(f *feed) { require.True(f, f.advance(f.clock()).Begun) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachSharding(t, func(t *testing.T, f *feed) {
@@ -101,7 +101,7 @@ func TestWatermarkAheadOfTheClock(t *testing.T) {
 					f.moveWatermark(f.clock() + ahead)
 					now := f.clock()
 					touch(f)
-					f.sweep(f.clock()) // the other shards
+					f.advance(f.clock()) // the other shards
 					r.watermark = 0
 					r.requireTruth()
 					require.Equal(t, 1, r.resets)
@@ -127,9 +127,9 @@ func TestWatermarkALittleAhead(t *testing.T) {
 		f.moveWatermark(f.clock() + 4000) // less than MaxAhead
 		f.ping(f.clock(), "alice", "bob")
 		now := f.clock()
-		swept := f.sweep(now)
-		require.False(t, swept.Begun)
-		require.Equal(t, max(f.w, now), swept.Watermark, "it never goes back")
+		advanced := f.advance(now)
+		require.False(t, advanced.Begun)
+		require.Equal(t, max(f.w, now), advanced.Watermark, "it never goes back")
 		r.requireTruth()
 		require.Zero(t, r.resets)
 		require.Len(t, r.changes, 2)
@@ -140,14 +140,15 @@ func TestWatermarkALittleAhead(t *testing.T) {
 		require.NoError(t, f.s.RecordChanges(context.Background(), "chat", green))
 		f.quickly(time.Second, func() {
 			f.moveWatermark(f.clock() + 4000)
-			swept = *f.sweepOnce(f.s, green)
+			advanced = *f.advanceOnce(f.s, green)
 		})
-		require.True(t, swept.Begun)
+		require.True(t, advanced.Begun)
 	})
 }
 
-// churn has random users come, go and decay, also late, until the returned function is called. Outages are ignored.
-// Each write is a millisecond after the one before, which may be faster than time: so the watermark has to be far back.
+// churn has random users come, go and turn yellow or grey, also late, until the returned function is called. Outages
+// are ignored. Each write is a millisecond after the one before, which may be faster than time: so the watermark has to
+// be far back.
 func (f *feed) churn(users []string) (stop func()) {
 	done, passed, first := make(chan struct{}), new(atomic.Int64), f.w
 	var working sync.WaitGroup
@@ -187,8 +188,8 @@ func (f *feed) churn(users []string) (stop func()) {
 			case <-time.After(time.Millisecond):
 			}
 			now := first + lastseen.Instant(passed.Load())
-			step := &store.ChangesSweep{Namespace: "chat", Thresholds: hours, Now: now}
-			f.s.SweepChanges(context.Background(), []*store.ChangesSweep{step})
+			step := &store.ChangesAdvance{Namespace: "chat", Thresholds: hours, Now: now}
+			f.s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{step})
 			if step.Err != nil && !isOutage(step.Err) {
 				f.Errorf("not an outage: %v", step.Err)
 				return

@@ -15,28 +15,28 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestParsePlace: only what the store itself writes is a place.
-func TestParsePlace(t *testing.T) {
-	for _, text := range []store.Place{"0-0/1", "1700000000000-12/4503599627370496"} {
-		p, ok := parsePlace(text)
+// TestParsePosition: only what the store itself writes is a position.
+func TestParsePosition(t *testing.T) {
+	for _, text := range []store.Position{"0-0/1", "1700000000000-12/4503599627370496"} {
+		p, ok := parsePosition(text)
 		require.True(t, ok, text)
 		require.Equal(t, text, p.text())
 	}
-	for _, text := range []store.Place{
+	for _, text := range []store.Position{
 		"", "/", "-/", "0/1", "0-0", "0-0/", "0-0/x", "0-0/1/2", "0-0-0/1", "00-0/1", "0-0/01",
 		"+1-0/1", "-1-0/1", "0-0/-1",
 		"(0-0/1", "0-0/1 ", "0-*/1", "18446744073709551615-18446744073709551615/1", "0-0/99999999999999999999",
 	} {
-		_, ok := parsePlace(text)
+		_, ok := parsePosition(text)
 		require.False(t, ok, text)
 	}
 }
 
-func FuzzParsePlace(f *testing.F) {
+func FuzzParsePosition(f *testing.F) {
 	f.Add("0-0/1")
 	f.Add("1700000000000-12/4503599627370496")
 	f.Fuzz(func(t *testing.T, text string) {
-		p, ok := parsePlace(store.Place(text))
+		p, ok := parsePosition(store.Position(text))
 		if !ok {
 			return
 		}
@@ -90,9 +90,9 @@ func (l *longest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// TestSweepsOfManyNamespaces: however many there are, no round trip takes longer than a call may, and no sweep gets the
-// result of another one.
-func TestSweepsOfManyNamespaces(t *testing.T) {
+// TestAdvancesOfManyNamespaces: however many there are, no round trip takes longer than a call may, and no advance gets
+// the result of another one.
+func TestAdvancesOfManyNamespaces(t *testing.T) {
 	ctx, green := context.Background(), lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}
 	s := openNew(t, Options{Shards: 7})
 	at, err := s.Now(ctx)
@@ -102,10 +102,10 @@ func TestSweepsOfManyNamespaces(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	var pipelines longest
 	s.client.AddHook(&pipelines)
-	sweeps := make([]*store.ChangesSweep, 20)
-	for i := range sweeps {
+	advances := make([]*store.ChangesAdvance, 20)
+	for i := range advances {
 		name := fmt.Sprint("room", i)
-		sweeps[i] = &store.ChangesSweep{Namespace: name, Thresholds: green, Now: at}
+		advances[i] = &store.ChangesAdvance{Namespace: name, Thresholds: green, Now: at}
 		if i%3 == 0 { // the others have no feed
 			require.NoError(t, s.Register(ctx, []string{name}))
 			require.NoError(t, s.RecordChanges(ctx, name, green))
@@ -121,17 +121,17 @@ func TestSweepsOfManyNamespaces(t *testing.T) {
 		}
 	}
 	pipelines.commands.Store(0)
-	s.SweepChanges(ctx, sweeps)
-	for i, w := range sweeps {
+	s.AdvanceChanges(ctx, advances)
+	for i, w := range advances {
 		if i%3 != 0 {
 			require.ErrorIs(t, w.Err, store.ErrNotRecorded)
 			continue
 		}
 		require.NoError(t, w.Err)
-		require.Equal(t, i, w.Decays)
+		require.Equal(t, i, w.Transitions)
 	}
 	// A shard that this process has not compared costs a command for each key that there may be.
-	require.LessOrEqual(t, pipelines.commands.Load(), int64(maxSweeps*(2+len(sideLetters))))
+	require.LessOrEqual(t, pipelines.commands.Load(), int64(maxAdvances*(2+len(sideLetters))))
 }
 
 func entryOf(text string) any { return []any{"1700000000000-3", []any{"e", text}} }
@@ -160,7 +160,7 @@ func TestReadEntry(t *testing.T) {
 		c, previous, own, ok := readEntry(entryOf(test.text))
 		require.True(t, ok, test.text)
 		require.Equal(t, "11", previous, test.text)
-		require.Equal(t, place{"1700000000000-3", "12"}, own, test.text)
+		require.Equal(t, position{"1700000000000-3", "12"}, own, test.text)
 		state := lastseen.State{At: 1600000000000}
 		require.Equal(t, store.Change{
 			User: test.user, Published: store.Published{State: state, Status: lastseen.Green, Details: test.is},

@@ -99,7 +99,7 @@ func TestFeedsExpire(t *testing.T) {
 		requireTTL(store.ChangesKept/2, store.ChangesKept)
 		expireSoon()
 		f.leave(f.w+1, users...)
-		f.sweep(f.clock())
+		f.advance(f.clock())
 		for _, key := range f.keys {
 			require.LessOrEqual(t, f.client.PTTL(ctx, feedKey(key)).Val(), store.ChangesKept/2, "only a renewal renews")
 		}
@@ -129,7 +129,7 @@ func TestOldEntriesAreTrimmed(t *testing.T) {
 			require.NoError(t, err)
 		}
 		f.ping(f.w, stores.Numbered("u", 50)...)
-		f.sweep(f.clock())
+		f.advance(f.clock())
 		require.Less(t, f.entries(), int64(50+200*len(f.keys)))
 		require.GreaterOrEqual(t, f.entries(), int64(50))
 	})

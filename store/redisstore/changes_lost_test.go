@@ -114,16 +114,16 @@ func TestLostEntries(t *testing.T) {
 	}
 }
 
-// TestLostSet: if Redis lost the users alone, readers get one reset from the next write or sweep. If the last user was
-// deleted, they do not.
+// TestLostSet: if Redis lost the users alone, readers get one reset from the next write or advance. If the last user
+// was deleted, they do not.
 func TestLostSet(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		lose, find func(*feed)
 		resets     int
 	}{
-		"sweep": {func(f *feed) { f.remove("presence:chat") }, func(f *feed) { f.sweep(f.w + 1) }, 1},
-		"ping":  {func(f *feed) { f.remove("presence:chat") }, func(f *feed) { f.ping(f.w+1, "bob") }, 1},
+		"advance": {func(f *feed) { f.remove("presence:chat") }, func(f *feed) { f.advance(f.w + 1) }, 1},
+		"ping":    {func(f *feed) { f.remove("presence:chat") }, func(f *feed) { f.ping(f.w+1, "bob") }, 1},
 		"device": {func(f *feed) { f.remove("presence:chat") }, func(f *feed) {
 			_, err := f.s.RecordDevices(context.Background(), "chat", time.Minute, []store.DeviceEvent{
 				{User: "bob", ID: "tab", Kind: lastseen.Web, At: f.w + 1},
@@ -135,7 +135,7 @@ func TestLostSet(t *testing.T) {
 				require.NoError(f, f.s.Forget(context.Background(), "chat", user))
 			}
 			require.Zero(f, f.client.Exists(context.Background(), "presence:chat").Val())
-		}, func(f *feed) { f.sweep(f.w + 1) }, 0},
+		}, func(f *feed) { f.advance(f.w + 1) }, 0},
 		"trimmed": {func(f *feed) {
 			f.moveWatermark(f.clock())
 			for _, user := range []string{"alice", "somebody"} {
@@ -144,15 +144,15 @@ func TestLostSet(t *testing.T) {
 			_, err := f.s.Trim(context.Background(), "chat", store.TrimQuery{Age: time.Hour, Now: f.clock(), All: true})
 			require.NoError(f, err)
 			require.Zero(f, f.client.Exists(context.Background(), "presence:chat").Val())
-		}, func(f *feed) { f.sweep(f.w + 1) }, 0},
+		}, func(f *feed) { f.advance(f.w + 1) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, swept := range []bool{false, true} {
+			for _, advanced := range []bool{false, true} {
 				f := newFeed(t, 1)
 				f.ping(f.w, "alice")
-				if swept {
-					f.sweep(f.w)
+				if advanced {
+					f.advance(f.w)
 				}
 				r := newReader(t, f.s, "alice", "bob")
 				test.lose(f)
@@ -161,9 +161,9 @@ func TestLostSet(t *testing.T) {
 				if name != "trimmed" { // of which readers are not told
 					r.requireTruth()
 				}
-				f.sweep(f.w + 2)
+				f.advance(f.w + 2)
 				f.ping(f.w+3, "bob")
-				f.sweep(f.w + 3)
+				f.advance(f.w + 3)
 				r.poll()
 				require.Equal(t, test.resets, r.resets)
 				require.Equal(t, lastseen.Green, r.told["bob"].Status)
@@ -220,7 +220,7 @@ func TestForgottenFeedScripts(t *testing.T) {
 			func() { f.ping(f.w-hour+1000, users...) },
 			func() { f.leave(f.w-hour+1001, users[:10]...) },
 			r.poll,
-			func() { f.sweep(f.w + 2000) },
+			func() { f.advance(f.w + 2000) },
 			func() { require.NoError(t, f.s.Forget(context.Background(), "chat", users[11])) },
 			func() { _, err := stores.Trim(f.s, 3*time.Hour); require.NoError(t, err) },
 			func() { newReader(t, f.s, users...) },

@@ -54,14 +54,14 @@ func (s *feeds) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
 type pendingRead struct {
 	*store.ChangesRead
 	namespace
-	after []place // one for each shard; none for the end
-	ends  []place // of the shards' feeds
+	after []position // one for each shard; none for the end
+	ends  []position // of the shards' feeds
 }
 
-// calls returns the calls that read the shards. If the places are not valid, they read only where the feed ends.
+// calls returns the calls that read the shards. If the positions are not valid, they read only where the feed ends.
 func (p *pendingRead) calls() []shardCall {
 	if p.After != nil {
-		p.after, p.Reset = parsePlaces(p.After, p.shards)
+		p.after, p.Reset = parsePositions(p.After, p.shards)
 		p.Reset = !p.Reset
 	}
 	calls := make([]shardCall, p.shards)
@@ -81,24 +81,24 @@ func (p *pendingRead) calls() []shardCall {
 // limit returns how many entries of a shard are read at most.
 func (p *pendingRead) limit() int { return min(max(p.Limit, 1), store.MaxChangesRead) }
 
-// parsePlaces returns the places of all shards; none if one is not valid, or if there are not as many as shards.
-func parsePlaces(texts []store.Place, shards int) (places []place, ok bool) {
+// parsePositions returns the positions of all shards; none if one is not valid, or if there are not as many as shards.
+func parsePositions(texts []store.Position, shards int) (positions []position, ok bool) {
 	if len(texts) != shards {
 		return nil, false
 	}
-	places = make([]place, shards)
+	positions = make([]position, shards)
 	for i, text := range texts {
-		if places[i], ok = parsePlace(text); !ok {
+		if positions[i], ok = parsePosition(text); !ok {
 			return nil, false
 		}
 	}
-	return places, true
+	return positions, true
 }
 
 // finish fills in the result from the replies of the shards.
 func (p *pendingRead) finish(cmds []*redis.Cmd) {
-	p.ends = make([]place, p.shards)
-	p.Places = make([]store.Place, p.shards)
+	p.ends = make([]position, p.shards)
+	p.Positions = make([]store.Position, p.shards)
 	for i, cmd := range cmds {
 		if err := p.readShard(i, cmd); err != nil {
 			*p.ChangesRead = store.ChangesRead{Namespace: p.Namespace, After: p.After, Limit: p.Limit, Err: err}
@@ -108,7 +108,7 @@ func (p *pendingRead) finish(cmds []*redis.Cmd) {
 	if p.Reset {
 		p.Changes, p.More = nil, false
 		for i, end := range p.ends {
-			p.Places[i] = end.text()
+			p.Positions[i] = end.text()
 		}
 	}
 }
@@ -151,21 +151,21 @@ func (p *pendingRead) readShard(shard int, cmd *redis.Cmd) error {
 			return nil
 		}
 		at = own
-		change.Shard, change.Place = shard, own.text()
+		change.Shard, change.Position = shard, own.text()
 		p.Changes = append(p.Changes, change)
 	}
 	full := p.after != nil && len(entries) >= p.limit()
 	p.More = p.More || full
 	p.Reset = p.Reset || !full && at != p.ends[shard] || full && at == p.after[shard]
-	p.Places[shard] = at.text()
+	p.Positions[shard] = at.text()
 	return nil
 }
 
 // readEnd reads the watermark of a shard, and the feed's last entry.
-func readEnd(watermark, id, link any) (lastseen.Instant, place, error) {
+func readEnd(watermark, id, link any) (lastseen.Instant, position, error) {
 	text, isText := watermark.(string)
 	at, err := strconv.ParseInt(text, 10, 64)
-	end := place{}
+	end := position{}
 	end.id, _ = id.(string)
 	end.link, _ = link.(string)
 	if !isText || err != nil || end.id == "" || end.link == "" {
@@ -176,7 +176,7 @@ func readEnd(watermark, id, link any) (lastseen.Instant, place, error) {
 
 // readEntry reads an entry, and the link of the one before: see append in feed.lua. It returns false for an entry of
 // another program.
-func readEntry(reply any) (c store.Change, previous string, own place, ok bool) {
+func readEntry(reply any) (c store.Change, previous string, own position, ok bool) {
 	pair, _ := reply.([]any)
 	if len(pair) != 2 {
 		return c, "", own, false

@@ -40,7 +40,7 @@ func (s *feeds) SnapshotChanges(ctx context.Context, name string, users []string
 	if err != nil {
 		return store.Snapshot{}, err
 	}
-	snapshot := store.Snapshot{Users: make([]store.Published, len(users)), Places: make([]store.Place, c.shards)}
+	snapshot := store.Snapshot{Users: make([]store.Published, len(users)), Positions: make([]store.Position, c.shards)}
 	for i, cmd := range cmds {
 		if err := readSnapshot(&snapshot, c, i, index[i], cmd); err != nil {
 			return store.Snapshot{}, err
@@ -49,7 +49,7 @@ func (s *feeds) SnapshotChanges(ctx context.Context, name string, users []string
 	return snapshot, nil
 }
 
-// readSnapshot reads the reply of one shard: the users at the given places of the query, and where its feed ends.
+// readSnapshot reads the reply of one shard: the users at the given positions of the query, and where its feed ends.
 func readSnapshot(s *store.Snapshot, c *resolvedNamespace, shard int, index []int, cmd *redis.Cmd) error {
 	reply, err := cmd.Slice()
 	if err != nil {
@@ -65,7 +65,7 @@ func readSnapshot(s *store.Snapshot, c *resolvedNamespace, shard int, index []in
 	if err != nil {
 		return err
 	}
-	s.Places[shard] = end.text()
+	s.Positions[shard] = end.text()
 	if shard == 0 || watermark < s.Watermark {
 		s.Watermark = watermark
 	}

@@ -76,7 +76,7 @@ type clusterPart struct {
 func partsOnCluster() []clusterPart {
 	return []clusterPart{
 		{"Core", storetest.RunCore}, // lists, counts and deletion concern shards in several slots, on several nodes
-		{"Changes", changes.Run},    // a place in a feed has a part for each shard
+		{"Changes", changes.Run},    // a position in a feed has a part for each shard
 		{"Calls", callstest.Run},    // a call is in one slot, and who is in it in those of their users
 	}
 }

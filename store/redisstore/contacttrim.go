@@ -87,8 +87,8 @@ type contactsLimits struct{ owners, contacts int }
 // contactsTrimmed is what contactstrim.lua replies.
 type contactsTrimmed struct {
 	store.ContactsTrimResult
-	due   int    // owners to look at
-	place string // where the walk over all owners stopped
+	due      int    // owners to look at
+	position string // where the walk over all owners stopped
 }
 
 // trimContacts runs contactstrim.lua on shards, all in one round trip. The walk continues if it is in one of them.
@@ -140,12 +140,12 @@ func readContactsTrimmed(q store.TrimQuery, cmd *redis.Cmd) (contactsTrimmed, er
 	if numbers[0] < 0 {
 		return contactsTrimmed{}, cmp.Or(q.CheckClock(lastseen.Instant(numbers[5])), store.ErrClockMoved)
 	}
-	place, _ := reply[6].(string)
+	position, _ := reply[6].(string)
 	return contactsTrimmed{
 		ContactsTrimResult: store.ContactsTrimResult{
 			Owners: numbers[1], Contacts: numbers[2], Held: numbers[3] == 1, More: numbers[4] == 1,
 		},
-		due: numbers[0], place: place,
+		due: numbers[0], position: position,
 	}, nil
 }
 
@@ -165,7 +165,7 @@ func (s *contacts) shardsWithContacts(ctx context.Context, ns namespace) (shards
 // This takes Redis about a millisecond.
 const walkOwners = 200
 
-// contactWalk is the place of a walk over all owners of contacts of a namespace, which goes on and on.
+// contactWalk is the position of a walk over all owners of contacts of a namespace, which goes on and on.
 type contactWalk struct {
 	shard int
 	after string // the owner; "" for the first one of the shard
@@ -181,11 +181,11 @@ func (w contactWalk) key(ns namespace) string {
 	return ns.shard(w.shard)
 }
 
-// next returns the place after what shards replied.
+// next returns the position after what shards replied.
 func (w contactWalk) next(ns namespace, shards []string, replies []contactsTrimmed) contactWalk {
 	w.after = ""
 	if i := slices.Index(shards, w.key(ns)); i >= 0 {
-		w.after = replies[i].place
+		w.after = replies[i].position
 	}
 	if w.after == "" {
 		w.shard = (w.shard + 1) % ns.shards

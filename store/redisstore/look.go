@@ -100,11 +100,11 @@ func (s *shards) lookAt(ctx context.Context, all []*look) (failed map[string]err
 // repair repeats look.lua until the two keys of hidden times do not differ, and returns what the hash has then.
 func (s *shards) repair(ctx context.Context, c redisclient.Call, cmd *redis.Cmd) (sides, error) {
 	text, err := cmd.Text()
-	stored, place, unfinished := strings.Cut(strings.TrimPrefix(text, "SIDES "), " ")
+	stored, position, unfinished := strings.Cut(strings.TrimPrefix(text, "SIDES "), " ")
 	if err != nil || !unfinished {
 		return sides(stored), err
 	}
-	c.Args = []any{c.Args[0], place, "", c.Args[3], stored}
+	c.Args = []any{c.Args[0], position, "", c.Args[3], stored}
 	return s.repair(ctx, c, s.client.RunEach(ctx, []redisclient.Call{c})[0])
 }
 

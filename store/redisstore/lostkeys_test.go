@@ -129,7 +129,7 @@ func (l *lossTest) load() (stop func()) {
 	}
 }
 
-// write pings, leaves, sets an availability and sweeps.
+// write pings, leaves, sets an availability and advances.
 func (l *lossTest) write(s *redisstore.Store, i int) error {
 	ctx := context.Background()
 	now, noClock := s.Now(ctx)
@@ -143,12 +143,12 @@ func (l *lossTest) write(s *redisstore.Store, i int) error {
 	_, noDevice := s.RecordDevices(ctx, "chat", stores.Window, []store.DeviceEvent{erin})
 	_, noLeave := s.Leave(ctx, "chat", kit.Events(now, "frank"))
 	_, noAvailability := s.SetAvailability(ctx, "chat", "u1", lastseen.AvailabilityState{Note: fmt.Sprint(i)}, now)
-	sweep := &store.ChangesSweep{Namespace: "chat", Thresholds: brief, Now: now}
-	s.SweepChanges(ctx, []*store.ChangesSweep{sweep})
-	if errors.Is(sweep.Err, store.ErrNotRecorded) {
-		sweep.Err = s.RecordChanges(ctx, "chat", brief)
+	advance := &store.ChangesAdvance{Namespace: "chat", Thresholds: brief, Now: now}
+	s.AdvanceChanges(ctx, []*store.ChangesAdvance{advance})
+	if errors.Is(advance.Err, store.ErrNotRecorded) {
+		advance.Err = s.RecordChanges(ctx, "chat", brief)
 	}
-	return errors.Join(noClock, noPing, noDevice, noLeave, noAvailability, sweep.Err)
+	return errors.Join(noClock, noPing, noDevice, noLeave, noAvailability, advance.Err)
 }
 
 // requireSettled waits until all servers and the follower show the truth.
@@ -185,18 +185,18 @@ func (l *lossTest) follows(user string) func() bool {
 // follow reads the feed to its end. Unlike the poll of a reader, it does not compare: a lost key is a gap.
 func (l *lossTest) follow() {
 	f := l.follower
-	for more := true; more && f.places != nil; {
+	for more := true; more && f.positions != nil; {
 		read := f.read()
 		if read.Err != nil || read.Reset {
-			f.places, f.resets = nil, f.resets+1
+			f.positions, f.resets = nil, f.resets+1
 			break
 		}
 		for _, change := range read.Changes {
 			f.told[change.User] = change.Published
 		}
-		f.places, more = read.Places, read.More
+		f.positions, more = read.Positions, read.More
 	}
-	if f.places == nil {
+	if f.positions == nil {
 		_ = f.begin() // an error means that the feed is not recorded again yet
 	}
 	if told := f.told["alice"]; told.Status != lastseen.Grey {

@@ -15,14 +15,14 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
-// scanUntil scans the namespace chat from a place on, until so many users are found or to the end.
-func scanUntil(t *testing.T, s store.Store, after store.Place, most int) (found []string, next store.Place) {
+// scanUntil scans the namespace chat from a position on, until so many users are found or to the end.
+func scanUntil(t *testing.T, s store.Store, after store.Position, most int) (found []string, next store.Position) {
 	t.Helper()
 	for next = after; len(found) < most; {
-		users, place, err := s.ScanUsers(context.Background(), kit.Namespace, next, 50)
+		users, position, err := s.ScanUsers(context.Background(), kit.Namespace, next, 50)
 		require.NoError(t, err)
 		found = append(found, users...)
-		if next = place; next == "" {
+		if next = position; next == "" {
 			break
 		}
 	}
@@ -62,8 +62,8 @@ func TestScanInAnotherProcess(t *testing.T) {
 			}
 			s := open(primary)
 			users := pingNumbered(t, s, kit.Namespace, all)
-			before, place := scanUntil(t, s, "", all/2) // in the middle of the second shard
-			after, end := scanUntil(t, open(change(t, primary)), place, 2*all)
+			before, position := scanUntil(t, s, "", all/2) // in the middle of the second shard
+			after, end := scanUntil(t, open(change(t, primary)), position, 2*all)
 			require.Empty(t, end)
 			require.Less(t, len(before)+len(after), all*5/3, "only one shard is scanned again")
 			require.Empty(t, missing(users, before, after))
@@ -71,19 +71,19 @@ func TestScanInAnotherProcess(t *testing.T) {
 	}
 }
 
-// TestScanFromMoreShards: a place of a namespace with more shards is not valid.
+// TestScanFromMoreShards: a position of a namespace with more shards is not valid.
 func TestScanFromMoreShards(t *testing.T) {
 	_, url, _ := stores.StartRedis(t)
 	layouts := map[string]redisstore.Layout{"wide": {Shards: 16}}
 	s := stores.New(t, redisstore.Options{URL: url, Shards: 3, Layouts: layouts})
 	users := pingNumbered(t, s, kit.Namespace, 10)
-	for place, more := store.Place(""), true; more; more = place != "" {
+	for position, more := store.Position(""), true; more; more = position != "" {
 		var err error
-		_, place, err = s.ScanUsers(context.Background(), "wide", place, 10)
+		_, position, err = s.ScanUsers(context.Background(), "wide", position, 10)
 		require.NoError(t, err)
-		if shard, _, _ := strings.Cut(string(place), "/"); shard != "1" && shard != "2" {
-			found, _ := scanUntil(t, s, place, 100)
-			require.ElementsMatch(t, users, found, place)
+		if shard, _, _ := strings.Cut(string(position), "/"); shard != "1" && shard != "2" {
+			found, _ := scanUntil(t, s, position, 100)
+			require.ElementsMatch(t, users, found, position)
 		}
 	}
 }
@@ -92,14 +92,14 @@ func TestScanFromMoreShards(t *testing.T) {
 func testScanWhileASlotMoves(t *testing.T, c *redistest.Cluster) {
 	s := stores.New(t, redisstore.Options{URL: c.URL(), Prefix: "scan:", Shards: 2})
 	users := pingNumbered(t, s, kit.Namespace, 1000)
-	found, place := scanUntil(t, s, "", 200)
+	found, position := scanUntil(t, s, "", 200)
 	const key = "scan:chat:0"
 	c.MoveSlot(t, c.Slot(t, key), c.Next(t, key), func() {
 		var more []string
-		more, place = scanUntil(t, s, place, 200)
+		more, position = scanUntil(t, s, position, 200)
 		found = append(found, more...)
 	})
-	more, _ := scanUntil(t, s, place, 5000)
+	more, _ := scanUntil(t, s, position, 5000)
 	require.Empty(t, missing(users, found, more))
 	require.NoError(t, s.DeleteNamespace(context.Background(), kit.Namespace))
 }

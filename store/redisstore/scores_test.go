@@ -164,13 +164,13 @@ func TestUnknownNamespacesAreCheap(t *testing.T) {
 	require.Less(t, commands()-before, 10*names)
 }
 
-// TestLocale: Lua compares strings as the server's locale does, and German puts b before C. Places
+// TestLocale: Lua compares strings as the server's locale does, and German puts b before C. Positions
 // whose member is gone are still found bytewise.
 func TestLocale(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Run("C", func(t *testing.T) {
 		t.Setenv("LC_ALL", "C")
-		testPlacesThatAreGone(t)
+		testPositionsThatAreGone(t)
 	})
 	t.Run("de_DE", func(t *testing.T) {
 		dir := t.TempDir()
@@ -181,11 +181,11 @@ func TestLocale(t *testing.T) {
 		}
 		t.Setenv("LOCPATH", dir)
 		t.Setenv("LC_ALL", "de_DE.UTF-8")
-		testPlacesThatAreGone(t)
+		testPositionsThatAreGone(t)
 	})
 }
 
-func testPlacesThatAreGone(t *testing.T) {
+func testPositionsThatAreGone(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
 	s := stores.New(t, redisstore.Options{URL: server.URL()})
 	ascending := []string{

@@ -30,7 +30,7 @@ func TestTooOld(t *testing.T) {
 	require.ErrorIs(t, s.Register(ctx, []string{"chat"}), redisclient.ErrTooOld)
 	_, err := s.Now(ctx)
 	require.ErrorIs(t, err, redisclient.ErrTooOld)
-	_, err = s.Lease(ctx, "sweep", time.Hour)
+	_, err = s.Lease(ctx, "job", time.Hour)
 	require.ErrorIs(t, err, redisclient.ErrTooOld)
 	require.Equal(t, 1, log.Count("too old: every call is refused"), "once")
 }

@@ -52,7 +52,7 @@ func TestFeedOnCluster(t *testing.T) {
 	}
 }
 
-// testFeedWhileSlotsMove: users come, go and decay, and a reader follows, while slots move under them.
+// testFeedWhileSlotsMove: users come, go and turn yellow or grey, and a reader follows, while slots move under them.
 func testFeedWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
 	users := stores.Numbered("u", 30)
 	f.moveWatermark(f.w - hour)
@@ -118,8 +118,8 @@ func (f *feed) duringMove(r *reader, users []string, round lastseen.Instant) {
 		check(err)
 	}
 	check(f.s.RecordChanges(ctx, "chat", hours))
-	step := &store.ChangesSweep{Namespace: "chat", Thresholds: hours, Now: f.clock()}
-	f.s.SweepChanges(ctx, []*store.ChangesSweep{step})
+	step := &store.ChangesAdvance{Namespace: "chat", Thresholds: hours, Now: f.clock()}
+	f.s.AdvanceChanges(ctx, []*store.ChangesAdvance{step})
 	check(step.Err)
 	require.False(f, step.Begun)
 	check(r.tryPoll())

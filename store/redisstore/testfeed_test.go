@@ -18,7 +18,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
-// hours are thresholds that no test outlasts: only the times of pings decide who decays, and when.
+// hours are thresholds that no test outlasts: only the times of pings decide who turns yellow or grey, and when.
 var hours = lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}
 
 // feed is the feed of the namespace stores.Chat, with access to what Redis keeps of it.
@@ -63,7 +63,7 @@ func (f *feed) record() {
 	require.NoError(f, f.s.RecordChanges(context.Background(), "chat", hours))
 }
 
-// moveWatermark sets the watermark of each shard, as if the sweeps had ended there. Tests that need a watermark far
+// moveWatermark sets the watermark of each shard, as if the advances had ended there. Tests that need a watermark far
 // from the clock would otherwise have to wait, or to move the clock of Redis.
 func (f *feed) moveWatermark(to lastseen.Instant) {
 	f.Helper()
@@ -117,20 +117,20 @@ func (f *feed) write(write kit.Write, at lastseen.Instant, users []string) {
 	require.NoError(f, err)
 }
 
-// sweep moves the watermark to an instant, in as many steps as it takes. Decays counts those of all steps.
-func (f *feed) sweep(to lastseen.Instant) store.ChangesSweep {
+// advance moves the watermark to an instant, in as many steps as it takes. Transitions counts those of all steps.
+func (f *feed) advance(to lastseen.Instant) store.ChangesAdvance {
 	f.Helper()
-	return sweep(f.T, f.s, hours, to)
+	return advance(f.T, f.s, hours, to)
 }
 
-func sweep(t *testing.T, s store.Store, by lastseen.Thresholds, to lastseen.Instant) store.ChangesSweep {
+func advance(t *testing.T, s store.Store, by lastseen.Thresholds, to lastseen.Instant) store.ChangesAdvance {
 	t.Helper()
-	all := store.ChangesSweep{More: true}
+	all := store.ChangesAdvance{More: true}
 	for all.More {
-		step := &store.ChangesSweep{Namespace: "chat", Thresholds: by, Now: to}
-		s.SweepChanges(context.Background(), []*store.ChangesSweep{step})
+		step := &store.ChangesAdvance{Namespace: "chat", Thresholds: by, Now: to}
+		s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{step})
 		require.NoError(t, step.Err)
-		step.Decays, step.Begun = step.Decays+all.Decays, step.Begun || all.Begun
+		step.Transitions, step.Begun = step.Transitions+all.Transitions, step.Begun || all.Begun
 		all = *step
 	}
 	return all
@@ -155,7 +155,7 @@ type reader struct {
 	users     []string
 	limit     int
 	told      map[string]store.Published
-	places    []store.Place // nil to begin with a snapshot
+	positions []store.Position // nil to begin with a snapshot
 	watermark lastseen.Instant
 	changes   []store.Change // all
 	resets    int
@@ -177,7 +177,7 @@ func (r *reader) poll() {
 // tryPoll is poll during an outage: it returns the error.
 func (r *reader) tryPoll() error {
 	for more := true; more; {
-		if r.places == nil {
+		if r.positions == nil {
 			return r.begin()
 		}
 		read := r.read()
@@ -186,7 +186,7 @@ func (r *reader) tryPoll() error {
 			return read.Err
 		case read.Reset:
 			r.resets++
-			r.places = nil
+			r.positions = nil
 			continue
 		case read.Watermark < r.watermark:
 			r.Errorf("the watermark went back by %d ms", r.watermark-read.Watermark)
@@ -194,13 +194,13 @@ func (r *reader) tryPoll() error {
 		for _, change := range read.Changes {
 			r.apply(change)
 		}
-		r.places, r.watermark, more = read.Places, read.Watermark, read.More
+		r.positions, r.watermark, more = read.Positions, read.Watermark, read.More
 	}
 	return nil
 }
 
 func (r *reader) read() *store.ChangesRead {
-	read := &store.ChangesRead{Namespace: "chat", After: r.places, Limit: r.limit}
+	read := &store.ChangesRead{Namespace: "chat", After: r.positions, Limit: r.limit}
 	r.s.ReadChanges(context.Background(), []*store.ChangesRead{read})
 	return read
 }
@@ -214,7 +214,7 @@ func (r *reader) begin() error {
 	for i, user := range r.users {
 		r.told[user] = snapshot.Users[i]
 	}
-	r.places, r.watermark = snapshot.Places, snapshot.Watermark
+	r.positions, r.watermark = snapshot.Positions, snapshot.Watermark
 	return nil
 }
 

@@ -18,11 +18,11 @@ func CursorOfVersion(version byte, list, content string) string {
 	return base64.RawURLEncoding.EncodeToString(append(sum[:8], versioned...))
 }
 
-// PlacesCursor returns the cursor of places in the changes feed of the namespace chat.
-func PlacesCursor(places ...store.Place) string {
-	content := binary.AppendUvarint(nil, uint64(len(places)))
-	for _, place := range places {
-		content = append(binary.AppendUvarint(content, uint64(len(place))), place...)
+// PositionsCursor returns the cursor of positions in the changes feed of the namespace chat.
+func PositionsCursor(positions ...store.Position) string {
+	content := binary.AppendUvarint(nil, uint64(len(positions)))
+	for _, position := range positions {
+		content = append(binary.AppendUvarint(content, uint64(len(position))), position...)
 	}
 	return SealedCursor("chat/changes", string(content))
 }

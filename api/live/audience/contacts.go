@@ -86,11 +86,11 @@ func (w *Watcher) readSeen(ctx context.Context, due map[string]struct{}) error {
 }
 
 // follow notes for each user whether the viewer sees them, follows those, and no longer follows those to remove. Users
-// who were shown to a client that continues do so after its places; others begin, of those who are followed already all
-// or none. What the feed has of them is read after their contacts: before, it could be of a time when the viewer did
-// not see them.
+// who were shown to a client that continues do so after its positions; others begin, of those who are followed already
+// all or none. What the feed has of them is read after their contacts: before, it could be of a time when the viewer
+// did not see them.
 func (w *Watcher) follow(
-	ctx context.Context, users []string, seen []bool, since []store.Place, remove []string, all bool,
+	ctx context.Context, users []string, seen []bool, since []store.Position, remove []string, all bool,
 ) error {
 	kept, c := feed.Change{After: since}, feed.Change{Remove: slices.Clone(remove)}
 	for k, name := range users {
@@ -236,7 +236,7 @@ func (w *Watcher) Change(ctx context.Context, c feed.Change) (b feed.Batch, err 
 		}
 	}
 	if b.AsOf = w.asOf; err == nil && w.begun {
-		b.Places = []store.Place{w.seal()}
+		b.Positions = []store.Position{w.seal()}
 	}
 	return b, err
 }
@@ -249,9 +249,9 @@ func (w *Watcher) forget(names []string) {
 
 // change is Change for users to add. It returns those who are to be sent.
 func (w *Watcher) change(
-	ctx context.Context, added, unknown, removed []string, after []store.Place,
+	ctx context.Context, added, unknown, removed []string, after []store.Position,
 ) (users []feed.Update, err error) {
-	if err := w.readContacts(ctx); err != nil { // so that the places fit all
+	if err := w.readContacts(ctx); err != nil { // so that the positions fit all
 		return nil, err
 	}
 	seen, err := w.query.Viewer.Sees(ctx, w.o.Store, w.query.Namespace, added)

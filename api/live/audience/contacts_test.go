@@ -14,7 +14,7 @@ import (
 )
 
 // watchContacts begins to follow the contacts of a user, until the test ends.
-func (w *fixture) watchContacts(owner string, v Viewer, after ...store.Place) *Watcher {
+func (w *fixture) watchContacts(owner string, v Viewer, after ...store.Position) *Watcher {
 	w.t.Helper()
 	watcher, err := w.open(0, owner, v, feed.Query{After: after}, free)
 	require.NoError(w.t, err)
@@ -61,20 +61,20 @@ func TestWatchContactsContinues(t *testing.T) {
 		w.know("ann", "bob", "cat")
 		w.ping("bob")
 		watcher := w.watchContacts("ann", service())
-		place := w.poll(watcher).Places[0]
-		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), place))))
+		position := w.poll(watcher).Positions[0]
+		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), position))))
 		w.know("ann", "bob", "cat", "eve")
 		require.Equal(t, []string{"eve never"}, w.settle(watcher))
 		tick, ok := w.ticks(watcher)
 		require.True(t, ok)
-		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), tick.Places[0]))))
-		require.Equal(t, "reset: bob green, cat never, eve never", told(w.poll(w.watchContacts("ann", service(), place))))
+		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), tick.Positions[0]))))
+		require.Equal(t, "reset: bob green, cat never, eve never", told(w.poll(w.watchContacts("ann", service(), position))))
 		w.know("ann", "bob", "cat")
 		require.Empty(t, w.settle(watcher), "eve looks as if they were removed")
 		tick, ok = w.ticks(watcher)
 		require.True(t, ok)
-		require.Equal(t, widths([]store.Place{place}), widths(tick.Places))
-		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), place))), "nothing changed in the end")
+		require.Equal(t, widths([]store.Position{position}), widths(tick.Positions))
+		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), position))), "nothing changed in the end")
 
 		w.know("ann", "bob", "cat", "eve", "fay")
 		time.Sleep(time.Second)
@@ -82,14 +82,14 @@ func TestWatchContactsContinues(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "eve never, fay never", told(b), "all at once")
 		require.False(t, b.More)
-		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), b.Places[0]))))
+		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), b.Positions[0]))))
 
 		w.leave("bob")
 		require.Equal(t, "bob grey left", w.next(watcher, time.Second))
 		w.know("ann", "bob", "cat", "fay")
 		tick, ok = w.ticks(watcher)
 		require.True(t, ok)
-		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), tick.Places[0]))), "eve is not in the place")
+		require.Empty(t, told(w.poll(w.watchContacts("ann", service(), tick.Positions[0]))), "eve is not in the position")
 	})
 }
 

@@ -16,14 +16,14 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// A cursor of a [Watcher] is sealed: places in a feed, and who was shown, are nothing that its holder may read. It is
-// the ID of the secret, a salt, and ciphertext of a width that depends only on how many users are watched. The key is
-// derived from the secret and the salt, so that no key is used twice.
+// A cursor of a [Watcher] is sealed: positions in a feed, and who was shown, are nothing that its holder may read. It
+// is the ID of the secret, a salt, and ciphertext of a width that depends only on how many users are watched. The key
+// is derived from the secret and the salt, so that no key is used twice.
 const (
-	keyIDLen = 4
-	saltLen  = 16
-	placeLen = 64 // of a place with its length; those of stores are shorter
-	shownLen = 64 // of which there are as many as it takes to have a bit for each user
+	keyIDLen    = 4
+	saltLen     = 16
+	positionLen = 64 // of a position with its length; those of stores are shorter
+	shownLen    = 64 // of which there are as many as it takes to have a bit for each user
 )
 
 // shownWidth returns how many bytes have a bit for each of some users.
@@ -33,30 +33,30 @@ func shownWidth(users int) int { return (users + 8*shownLen - 1) / (8 * shownLen
 // too old does not show how active others are.
 const maxCursorAge = 9 * time.Minute
 
-// position is what a cursor holds.
-type position struct {
-	asOf   lastseen.Instant
-	list   [8]byte       // a hash of the users watched
-	shown  []byte        // a bit for each of them, in bytewise order: the client was sent a presence
-	places []store.Place // in the feed
+// cursorState is what a cursor holds.
+type cursorState struct {
+	asOf      lastseen.Instant
+	list      [8]byte          // a hash of the users watched
+	shown     []byte           // a bit for each of them, in bytewise order: the client was sent a presence
+	positions []store.Position // in the feed
 }
 
-// encode returns the position in fixed widths.
-func (p position) encode() []byte {
+// encode returns the state in fixed widths.
+func (p cursorState) encode() []byte {
 	b := binary.BigEndian.AppendUint64(nil, uint64(p.asOf))
 	b = append(append(b, p.list[:]...), p.shown...)
-	for _, place := range p.places {
-		width := (len(place) + placeLen) / placeLen * placeLen
+	for _, position := range p.positions {
+		width := (len(position) + positionLen) / positionLen * positionLen
 		field := make([]byte, width)
-		field[0] = byte(len(place))
-		copy(field[1:], place)
+		field[0] = byte(len(position))
+		copy(field[1:], position)
 		b = append(b, field...)
 	}
 	return b
 }
 
-// decode returns the position of a list of users. The text is authentic.
-func decode(b []byte, users int) (p position, ok bool) {
+// decode returns the state of a list of users. The text is authentic.
+func decode(b []byte, users int) (p cursorState, ok bool) {
 	bits := shownWidth(users)
 	if len(b) < 16+bits {
 		return p, false
@@ -64,13 +64,13 @@ func decode(b []byte, users int) (p position, ok bool) {
 	p.asOf = lastseen.Instant(binary.BigEndian.Uint64(b))
 	copy(p.list[:], b[8:])
 	p.shown, b = b[16:16+bits], b[16+bits:]
-	for len(b) >= placeLen {
+	for len(b) >= positionLen {
 		n := int(b[0])
-		width := (n + placeLen) / placeLen * placeLen
+		width := (n + positionLen) / positionLen * positionLen
 		if width > len(b) {
 			return p, false
 		}
-		p.places, b = append(p.places, store.Place(b[1:1+n])), b[width:]
+		p.positions, b = append(p.positions, store.Position(b[1:1+n])), b[width:]
 	}
 	return p, len(b) == 0
 }
@@ -138,17 +138,17 @@ func (s secret) aead(salt []byte) (aead cipher.AEAD, nonce []byte) {
 	return aead, make([]byte, aead.NonceSize())
 }
 
-// seal returns a position as text, bound to what it is for.
-func (s secret) seal(p position, bound string) store.Place {
+// seal returns a state as text, bound to what it is for.
+func (s secret) seal(p cursorState, bound string) store.Position {
 	b := make([]byte, keyIDLen+saltLen, 1024)
 	copy(b, s.id[:])
 	_, _ = rand.Read(b[keyIDLen:]) // it never fails
 	aead, nonce := s.aead(b[keyIDLen:])
-	return store.Place(base64.RawURLEncoding.EncodeToString(aead.Seal(b, nonce, p.encode(), []byte(bound))))
+	return store.Position(base64.RawURLEncoding.EncodeToString(aead.Seal(b, nonce, p.encode(), []byte(bound))))
 }
 
-// open returns the position in a text, which is hostile input.
-func (s secret) open(sealed []byte, bound string, users int) (p position, ok bool) {
+// open returns the state in a text, which is hostile input.
+func (s secret) open(sealed []byte, bound string, users int) (p cursorState, ok bool) {
 	if len(sealed) < keyIDLen+saltLen || [keyIDLen]byte(sealed) != s.id {
 		return p, false
 	}

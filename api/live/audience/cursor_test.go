@@ -24,7 +24,7 @@ func TestContinuesWhileMemoryIsBehind(t *testing.T) {
 				w.know("ann", "vic")
 				w.ping("ann")
 				watcher, other := w.follow("ann"), w.follow("bea")
-				places := w.poll(watcher).Places
+				positions := w.poll(watcher).Positions
 				w.know("ann")
 				time.Sleep(time.Minute)
 				w.leave("ann")
@@ -35,9 +35,9 @@ func TestContinuesWhileMemoryIsBehind(t *testing.T) {
 				w.set("ann", "vic")
 				switch how {
 				case "resume":
-					require.Empty(t, told(w.poll(w.watch(0, feed.Query{Users: []string{"ann"}, After: places}))))
+					require.Empty(t, told(w.poll(w.watch(0, feed.Query{Users: []string{"ann"}, After: positions}))))
 				case "change":
-					b, err := other.Change(t.Context(), feed.Change{Add: []string{"ann"}, After: places})
+					b, err := other.Change(t.Context(), feed.Change{Add: []string{"ann"}, After: positions})
 					require.NoError(t, err)
 					require.Empty(t, told(b))
 				default:
@@ -53,11 +53,11 @@ func TestContinuesAfterRemoval(t *testing.T) {
 	seen(t, func(t *testing.T, w *fixture) {
 		w.know("ann", "vic")
 		w.ping("ann")
-		places := w.poll(w.follow("ann")).Places
+		positions := w.poll(w.follow("ann")).Positions
 		w.know("ann")
-		first, places := w.resume(places, "ann")
+		first, positions := w.resume(positions, "ann")
 		require.Equal(t, "ann never", first)
-		first, _ = w.resume(places, "ann")
+		first, _ = w.resume(positions, "ann")
 		require.Empty(t, first)
 	})
 }
@@ -66,11 +66,11 @@ func TestContinuesAfterRemoval(t *testing.T) {
 func TestContinuesAfterHiding(t *testing.T) {
 	seen(t, func(t *testing.T, w *fixture) {
 		h := hooked(w)
-		places := w.poll(w.follow("ann")).Places
+		positions := w.poll(w.follow("ann")).Positions
 		w.know("ann")
 		time.Sleep(time.Second)
 		h.hook = func() { w.know("ann", "vic") }
-		watcher := w.watch(0, feed.Query{Users: []string{"ann"}, After: places})
+		watcher := w.watch(0, feed.Query{Users: []string{"ann"}, After: positions})
 		require.Empty(t, told(w.poll(watcher)))
 		require.Empty(t, w.settle(watcher))
 	})
@@ -129,16 +129,16 @@ func TestSecretFails(t *testing.T) {
 		watcher := w.follow("ann")
 		time.Sleep(2 * time.Second)
 		s.secret = true
-		after := []store.Place{"AAAAAAAAAAAAAAAA"}
+		after := []store.Position{"AAAAAAAAAAAAAAAA"}
 		b, err := watcher.Change(t.Context(), feed.Change{Add: []string{"bea"}, After: after})
 		require.NoError(t, err)
 		require.Equal(t, "bea never", told(b))
-		sealed, err := base64.RawURLEncoding.DecodeString(string(b.Places[0]))
+		sealed, err := base64.RawURLEncoding.DecodeString(string(b.Positions[0]))
 		require.NoError(t, err)
 		_, ok := secret{}.open(sealed, watcher.bound, 2)
 		require.False(t, ok)
 		s.secret = false
-		first, _ := w.resume(b.Places, "ann", "bea")
+		first, _ := w.resume(b.Positions, "ann", "bea")
 		require.Empty(t, first)
 	})
 }
@@ -166,22 +166,23 @@ func TestCursorAge(t *testing.T) {
 		w.know("ann", "vic")
 		w.ping("ann")
 		watcher := w.follow("ann")
-		place := w.poll(watcher).Places
+		position := w.poll(watcher).Positions
 		time.Sleep(maxCursorAge - time.Second)
 		w.ping("sam")
-		first, _ := w.resume(place, "ann")
+		first, _ := w.resume(position, "ann")
 		require.Equal(t, "ann grey", first)
 		time.Sleep(2 * time.Second)
-		first, _ = w.resume(place, "ann")
+		first, _ = w.resume(position, "ann")
 		require.Equal(t, "reset: ann grey", first)
 	})
 }
 
-// TestPositionEncoding: what is sealed comes back, and its width depends on the number of users and places alone.
-func TestPositionEncoding(t *testing.T) {
+// TestCursorStateEncoding: what is sealed comes back, and its width depends on the number of users and positions alone.
+func TestCursorStateEncoding(t *testing.T) {
 	widths := map[int]bool{}
-	for _, place := range []store.Place{"-", "1-0/x", "1764310000000-18446744073709551615/0123456789abcdef-99"} {
-		p := position{asOf: 7, list: [8]byte{1}, shown: make([]byte, shownWidth(3)), places: []store.Place{place, "b"}}
+	for _, position := range []store.Position{"-", "1-0/x", "1764310000000-18446744073709551615/0123456789abcdef-99"} {
+		positions := []store.Position{position, "b"}
+		p := cursorState{asOf: 7, list: [8]byte{1}, shown: make([]byte, shownWidth(3)), positions: positions}
 		p.shown[0] = 5
 		b := p.encode()
 		widths[len(b)] = true

@@ -39,8 +39,8 @@ func inFixture(t *testing.T, test func(*testing.T, *fixture)) {
 		for range 2 {
 			w.serve()
 		}
-		sweep := jobs.NewSweep(w.store, func() []string { return []string{"chat"} }, w.feedSettings, w.logger)
-		kit.Background(t, sweep.Run)
+		watermarks := jobs.NewWatermarks(w.store, func() []string { return []string{"chat"} }, w.feedSettings, w.logger)
+		kit.Background(t, watermarks.Run)
 		synctest.Wait()
 		test(t, w)
 	})
@@ -171,7 +171,7 @@ func (w *fixture) poll(watcher *Watcher) feed.Batch {
 	w.t.Helper()
 	b, err := watcher.Poll(w.t.Context(), 1000)
 	require.NoError(w.t, err)
-	require.Len(w.t, b.Places, 1)
+	require.Len(w.t, b.Positions, 1)
 	return b
 }
 

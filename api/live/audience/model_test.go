@@ -48,14 +48,14 @@ func seenSteps(t *rapid.T) []seenStep {
 
 // seenClient is a client of vic, which applies what it is told.
 type seenClient struct {
-	watcher  *Watcher
-	users    []string // none for everyone
-	everyone bool
-	server   int
-	places   []store.Place
-	knows    map[string]string
-	begun    bool     // the watcher has returned a batch
-	log      []string // of what it was told, without times
+	watcher   *Watcher
+	users     []string // none for everyone
+	everyone  bool
+	server    int
+	positions []store.Position
+	knows     map[string]string
+	begun     bool     // the watcher has returned a batch
+	log       []string // of what it was told, without times
 }
 
 // seenModel plays steps. It returns what is wrong, for rapid to find the smallest example.
@@ -72,14 +72,14 @@ func (m *seenModel) fail(format string, args ...any) {
 	}
 }
 
-// connect has a client connect, after its places if it has any.
+// connect has a client connect, after its positions if it has any.
 func (m *seenModel) connect(c *seenClient) {
 	if c.watcher != nil {
 		c.watcher.Close()
 	}
 	fails := m.store.Fails.Swap(false)
 	defer m.store.Fails.Store(fails)
-	q := feed.Query{Users: c.users, Everyone: c.everyone, After: c.places}
+	q := feed.Query{Users: c.users, Everyone: c.everyone, After: c.positions}
 	var err error
 	c.begun = false
 	c.watcher, err = m.open(c.server, "", vic(), q, free)
@@ -88,12 +88,12 @@ func (m *seenModel) connect(c *seenClient) {
 
 // take applies a batch.
 func (m *seenModel) take(c *seenClient, b feed.Batch) {
-	if len(b.Places) != 1 {
-		m.fail("places %v", b.Places)
+	if len(b.Positions) != 1 {
+		m.fail("positions %v", b.Positions)
 	}
-	c.places, c.begun = b.Places, true
+	c.positions, c.begun = b.Positions, true
 	slices.SortFunc(b.Users, func(a, b feed.Update) int { return strings.Compare(a.User, b.User) }) // in no order
-	if c.log = append(c.log, fmt.Sprint(told(b), b.More, widths(b.Places))); b.Snapshot || b.Reset {
+	if c.log = append(c.log, fmt.Sprint(told(b), b.More, widths(b.Positions))); b.Snapshot || b.Reset {
 		clear(c.knows)
 	}
 	for _, u := range b.Users {
@@ -108,10 +108,10 @@ func (m *seenModel) take(c *seenClient, b feed.Batch) {
 	}
 }
 
-// widths returns what a client can learn from sealed places: how long they are.
-func widths(places []store.Place) (text string) {
-	for _, place := range places {
-		text += fmt.Sprint(" ", len(place))
+// widths returns what a client can learn from sealed positions: how long they are.
+func widths(positions []store.Position) (text string) {
+	for _, position := range positions {
+		text += fmt.Sprint(" ", len(position))
 	}
 	return text
 }
@@ -198,8 +198,8 @@ func (m *seenModel) play(s seenStep, busy bool) {
 	synctest.Wait()
 }
 
-// When clients and users act, after a full second. Statuses change a minute after usersAct, and are swept at the next
-// full second. What a client did at one of these moments would have that or not.
+// When clients and users act, after a full second. Statuses change a minute after usersAct, and watermarks advance at
+// the next full second. What a client did at one of these moments would have that or not.
 const (
 	clientsAct = 189 * time.Millisecond
 	usersAct   = 377 * time.Millisecond
@@ -255,7 +255,7 @@ func (m *seenModel) finish() {
 		if !ok {
 			m.fail("no tick for client %d", k)
 		}
-		c.log = append(c.log, widths(b.Places))
+		c.log = append(c.log, widths(b.Positions))
 	}
 }
 

@@ -33,7 +33,7 @@ type Query struct {
 //
 // It has a [feed.Watcher] of the users whom the viewer sees, and changes which these are. The feed says whose contacts
 // to read again. While they cannot be read, nothing is sent. What the feed has is sent once no contacts are to be read
-// that changed before it. The place of a batch is sealed: see [position]. One goroutine uses a watcher at a time.
+// that changed before it. The position of a batch is sealed: see [cursorState]. One goroutine uses a watcher at a time.
 type Watcher struct {
 	o     Options
 	query Query
@@ -44,12 +44,12 @@ type Watcher struct {
 	secret   secret
 	reserved int // users, at the hub
 
-	begun  bool          // there was a batch
-	since  []store.Place // before that: the position in the feed up to which the client was sent changes
-	reset  bool          // before that: the client is sent all
-	more   bool          // the feed has more
-	places []store.Place // in the feed, of what is pending
-	asOf   lastseen.Instant
+	begun     bool             // there was a batch
+	since     []store.Position // before that: the position in the feed up to which the client was sent changes
+	reset     bool             // before that: the client is sent all
+	more      bool             // the feed has more
+	positions []store.Position // in the feed, of what is pending
+	asOf      lastseen.Instant
 
 	due    map[string]struct{} // whose contacts are to be read: nothing is sent until then
 	readAt time.Time           // when to read at the earliest, once there was a batch
@@ -115,9 +115,9 @@ func (w *Watcher) open(ctx context.Context, users []string) (err error) {
 	return err
 }
 
-// continueAfter has a list of users continue after places: it notes who of them was shown, and returns where they
+// continueAfter has a list of users continue after positions: it notes who of them was shown, and returns where they
 // continue in the feed; nil if that is not known.
-func (w *Watcher) continueAfter(ctx context.Context, after []store.Place, list *members) ([]store.Place, error) {
+func (w *Watcher) continueAfter(ctx context.Context, after []store.Position, list *members) ([]store.Position, error) {
 	var sealed []byte
 	if len(after) == 1 {
 		sealed, _ = base64.RawURLEncoding.DecodeString(string(after[0])) // what is damaged does not open
@@ -145,7 +145,7 @@ func (w *Watcher) continueAfter(ctx context.Context, after []store.Place, list *
 			w.users[u.name].sent = earlier
 		}
 	}
-	return p.places, nil
+	return p.positions, nil
 }
 
 // begin begins to watch users, and adds them to those whose contacts are due.
@@ -268,8 +268,8 @@ func (w *Watcher) readInTurn(ctx context.Context, limit int) error {
 // take takes a batch of the feed, and notes whose contacts changed.
 func (w *Watcher) take(b feed.Batch) {
 	w.asOf, w.more = cmp.Or(b.AsOf, w.asOf), b.More
-	if b.Places != nil {
-		w.places = b.Places
+	if b.Positions != nil {
+		w.positions = b.Positions
 	}
 	w.gather(b)
 	w.notice()
@@ -288,7 +288,7 @@ func (w *Watcher) batch() (b feed.Batch, ok bool) {
 		b.Users = w.flush()
 	}
 	w.begun, w.reset, w.since = true, false, nil
-	b.More, b.AsOf, b.Places = w.more, w.asOf, []store.Place{w.seal()}
+	b.More, b.AsOf, b.Positions = w.more, w.asOf, []store.Position{w.seal()}
 	return b, b.Snapshot || b.Reset || len(b.Users) > 0
 }
 
@@ -298,10 +298,10 @@ func (w *Watcher) omits(u feed.Update) bool {
 		len(w.query.Statuses) > 0 && !slices.Contains(w.query.Statuses, u.Status))
 }
 
-// seal returns the place of what was sent.
-func (w *Watcher) seal() store.Place {
+// seal returns the position after what was sent.
+func (w *Watcher) seal() store.Position {
 	list, hash := w.sorted()
-	p := position{asOf: w.asOf, list: hash, shown: make([]byte, shownWidth(len(list))), places: w.places}
+	p := cursorState{asOf: w.asOf, list: hash, shown: make([]byte, shownWidth(len(list))), positions: w.positions}
 	for k, u := range list {
 		if u.sent != nil {
 			p.shown[k/8] |= 1 << (k % 8)
@@ -318,5 +318,5 @@ func (w *Watcher) Tick() (feed.Batch, bool) {
 		return feed.Batch{}, false
 	}
 	w.take(b)
-	return feed.Batch{AsOf: w.asOf, Places: []store.Place{w.seal()}}, true
+	return feed.Batch{AsOf: w.asOf, Positions: []store.Position{w.seal()}}, true
 }

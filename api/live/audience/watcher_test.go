@@ -28,11 +28,11 @@ func (w *fixture) follow(users ...string) *Watcher {
 	return watcher
 }
 
-// resume returns what a query gets first after places, and its places.
-func (w *fixture) resume(after []store.Place, users ...string) (first string, places []store.Place) {
+// resume returns what a query gets first after positions, and its positions.
+func (w *fixture) resume(after []store.Position, users ...string) (first string, positions []store.Position) {
 	w.t.Helper()
 	b := w.poll(w.watch(1, feed.Query{Users: users, Everyone: users == nil, After: after}))
-	return told(b), b.Places
+	return told(b), b.Positions
 }
 
 // wants checks what a watcher says until nothing is to be told.
@@ -90,7 +90,7 @@ func TestVisibleCursors(t *testing.T) {
 	seen(t, func(t *testing.T, w *fixture) {
 		w.know("ann", "vic")
 		w.ping("ann")
-		after := w.poll(w.watch(0, feed.Query{Users: []string{"sam"}})).Places
+		after := w.poll(w.watch(0, feed.Query{Users: []string{"sam"}})).Positions
 		w.know("ann")
 		first, _ := w.resume(after, "ann", "sam")
 		require.Equal(t, "reset: ann never, sam never", first)
@@ -99,13 +99,13 @@ func TestVisibleCursors(t *testing.T) {
 		b, err := watcher.Change(t.Context(), feed.Change{Remove: []string{"ann"}})
 		require.NoError(t, err)
 		w.know("ann")
-		b, err = watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}, After: b.Places})
+		b, err = watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}, After: b.Positions})
 		require.NoError(t, err)
 		require.Equal(t, "ann never", told(b))
-		first, same := w.resume(b.Places, "ann")
+		first, same := w.resume(b.Positions, "ann")
 		require.Empty(t, first)
-		require.Equal(t, widths(b.Places), widths(same))
-		for _, strange := range [][]store.Place{
+		require.Equal(t, widths(b.Positions), widths(same))
+		for _, strange := range [][]store.Position{
 			{}, {""}, {"seen"}, {"1-2", "3"}, {same[0], same[0]}, {same[0][:20]}, {same[0] + "AAAA"}, {"A" + same[0][1:]},
 		} {
 			first, _ = w.resume(strange, "ann")
@@ -129,11 +129,11 @@ func TestVisibleChange(t *testing.T) {
 		watcher := w.watch(0, feed.Query{})
 		require.Equal(t, "snapshot: ", told(w.poll(watcher)))
 		require.Equal(t, "sam never, ann green", change(watcher, feed.Change{Add: []string{"sam", "ann", "sam"}}))
-		_, places := w.resume(nil, "bea")
-		require.Empty(t, change(watcher, feed.Change{Add: []string{"bea"}, After: places}), "it is known")
+		_, positions := w.resume(nil, "bea")
+		require.Empty(t, change(watcher, feed.Change{Add: []string{"bea"}, After: positions}), "it is known")
 		w.leave("ann", "bea", "sam")
 		require.NotEmpty(t, w.settle(watcher))
-		require.Equal(t, "bea grey left", change(watcher, feed.Change{Add: []string{"bea"}, After: places}))
+		require.Equal(t, "bea grey left", change(watcher, feed.Change{Add: []string{"bea"}, After: positions}))
 		require.Empty(t, change(watcher, feed.Change{Remove: []string{"ann", "x"}}))
 		require.Equal(t, 2, watcher.Len())
 		w.ping("ann", "bea")
@@ -166,22 +166,22 @@ func TestVisibleEveryone(t *testing.T) {
 		w.know("bea", "vic")
 		w.ping("ann", "bea", "sam")
 		w.leave("bea")
-		first, places := w.resume(nil)
+		first, positions := w.resume(nil)
 		require.Equal(t, "snapshot: ann green, bea grey left", first)
 		green := feed.Query{Everyone: true, Statuses: []lastseen.Status{lastseen.Green}}
 		require.Equal(t, "snapshot: ann green", told(w.poll(w.watch(0, green))))
 		none := w.watch(0, feed.Query{Everyone: true, NoSnapshot: true})
 		require.Equal(t, "snapshot: ", told(w.poll(none)))
 		w.ping("sam")
-		again, same := w.resume(places)
+		again, same := w.resume(positions)
 		require.Empty(t, again)
-		require.Equal(t, widths(places), widths(same))
+		require.Equal(t, widths(positions), widths(same))
 		time.Sleep(time.Millisecond)
 		w.ping("bea")
 		w.wants(none, "bea green")
-		again, _ = w.resume(places)
+		again, _ = w.resume(positions)
 		require.Equal(t, "bea green", again)
-		changes := feed.Query{Everyone: true, NoSnapshot: true, After: places}
+		changes := feed.Query{Everyone: true, NoSnapshot: true, After: positions}
 		require.Equal(t, "bea green", told(w.poll(w.watch(0, changes))))
 	})
 }

@@ -128,9 +128,9 @@ func TestCallWhoseLastVersionsAreLost(t *testing.T) {
 	kit.WantCall(t, alice, call, lastseen.Rejected)
 }
 
-// TestHeardCallsAreNotReadAgain: connections do not read a call of which the manager knows that it goes on, and read it
-// once the manager does not.
-func TestHeardCallsAreNotReadAgain(t *testing.T) {
+// TestActiveCallsAreNotReadAgain: connections do not read a call of which the manager knows that it goes on, and read
+// it once the manager does not.
+func TestActiveCallsAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	s := kit.FileStore(t)
 	var reads atomic.Int64
@@ -142,7 +142,7 @@ func TestHeardCallsAreNotReadAgain(t *testing.T) {
 	}}
 	manager := calls.New(s, slog.New(slog.DiscardHandler))
 	manager.Timeout = func(string) time.Duration { return time.Hour } // as that of the call below
-	manager.Heard = func(string, string, string, time.Duration) bool { return true }
+	manager.Active = func(string, string, string, time.Duration) bool { return true }
 	w := apitest.NewServer(t, counted, apitest.WithStoreTime(s), apitest.WithConnections(t, s),
 		func(c *api.Config) { c.Calls = manager }) // gets no signals
 	ctx, cancel := context.WithCancel(t.Context())

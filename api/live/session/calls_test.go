@@ -157,8 +157,8 @@ func TestCallsAfterLostSignals(t *testing.T) {
 	bob.Quiet() // nothing else came before
 }
 
-// TestCallsThatEndUnheard: without any signal, clients learn that the time of a call has passed.
-func TestCallsThatEndUnheard(t *testing.T) {
+// TestCallsThatEndUnnoticed: without any signal, clients learn that the time of a call has passed.
+func TestCallsThatEndUnnoticed(t *testing.T) {
 	t.Parallel()
 	s := kit.FileStore(t)
 	w := apitest.NewServer(t, s, apitest.WithStoreTime(s), apitest.WithConnections(t, s)) // gets no signals

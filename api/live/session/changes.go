@@ -134,8 +134,8 @@ func frameStart(name string) []byte { return append(append([]byte(`{"`), name...
 // cursor of the batch: see [subscription.PartCursor].
 func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 	cursor, part := "", subscription.PartCursor(f.namespace)
-	if len(batch.Places) > 0 {
-		cursor = subscription.Cursor(f.namespace, batch.Places)
+	if len(batch.Positions) > 0 {
+		cursor = subscription.Cursor(f.namespace, batch.Positions)
 	}
 	most := maxSent - max(len(cursor), len(part)) - len(id) - frameRest
 	users := batch.Users

@@ -15,12 +15,12 @@ import (
 	"github.com/lastseen/lastseen/store/connections"
 )
 
-// Heard notes that the client was heard; see [transport.SocketHandler].
-func (n *session) Heard() {
-	n.heard.Store(true)
+// Received notes that something was received from the client; see [transport.SocketHandler].
+func (n *session) Received() {
+	n.active.Store(true)
 	n.Telemetry.CountSocket(telemetry.FrameReceived)
 	if n.device != nil { // which only this method sets
-		n.device.Heard()
+		n.device.Received()
 	}
 }
 

@@ -234,7 +234,7 @@ func (s *userStates) beginRead(st *userState, why *reason) (began uint64, ok boo
 }
 
 // readCalls reads the calls with some IDs, and the one that goes on. It returns those of the user, and the IDs of those
-// that do not exist any longer. The manager hears the user in them.
+// that do not exist any longer. The manager keeps the user active in them.
 func (s *userStates) readCalls(
 	ctx context.Context, server *Server, st *userState, why *reason,
 ) (found []lastseen.Call, deleted []string, err error) {

@@ -39,7 +39,7 @@ type session struct {
 	cancel func()
 
 	asked      atomic.Bool // to connect to another server
-	heard      atomic.Bool // since the last ping
+	active     atomic.Bool // since the last ping
 	unanswered int8        // pings; used by the timer alone
 	outcome    outcome     // so far; guarded by mu
 	memory     *limit.Hold // of the message that is read; nil for none; used by the reader alone
@@ -75,7 +75,7 @@ const (
 func (n *session) begin(socket *transport.Socket) {
 	n.socket, n.id = socket, strconv.FormatUint(rand.Uint64(), 36)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.heard.Store(true)
+	n.active.Store(true)
 	n.sockets.add(n)
 	n.Telemetry.SocketOpened()
 	n.mu.Lock()
@@ -271,7 +271,7 @@ func (n *session) wake() {
 // beat sends a ping, unless the client did not answer those before.
 func (n *session) beat() bool {
 	n.unanswered++
-	if n.heard.Swap(false) {
+	if n.active.Swap(false) {
 		n.unanswered = 0
 	}
 	if n.unanswered >= maxUnanswered {

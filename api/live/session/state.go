@@ -287,7 +287,7 @@ func (k *knownCall) replace(st *userState, c lastseen.Call) {
 
 // sameCall reports whether clients see no difference.
 func sameCall(a, b lastseen.Call) bool {
-	a.Version, a.Expires = b.Version, b.Expires // which moves while the parties are heard
+	a.Version, a.Expires = b.Version, b.Expires // which moves while the parties are active
 	return a == b
 }
 
@@ -366,8 +366,8 @@ func (s *userStates) planLate(st *userState) {
 	}
 }
 
-// checkLate reads a call again whose time has passed as far as clients know, unless the manager has heard both parties
-// since: reading each call a minute would cost more than hearing its parties.
+// checkLate reads a call again whose time has passed as far as clients know, unless the manager knows both to be active
+// since: reading each call a minute would cost more than a keepalive of its parties.
 func (s *userStates) checkLate(key lastseen.UserKey, id string) {
 	left := s.hub.newest.Load().Calls.Rest(key.Namespace, key.User, id)
 	if left == 0 {

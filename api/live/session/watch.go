@@ -223,6 +223,6 @@ func (f *following) step() (again time.Duration, ok bool) {
 // sendTick sends a tick.
 func (f *following) sendTick(batch feed.Batch) bool {
 	b := request.Timestamp(batch.AsOf).AppendJSON([]byte(`{"tick":{"as_of":`))
-	b = request.AppendString(append(b, `,"cursor":`...), subscription.Cursor(f.namespace, batch.Places))
+	b = request.AppendString(append(b, `,"cursor":`...), subscription.Cursor(f.namespace, batch.Positions))
 	return f.send(append(b, '}', '}'))
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestCursors checks that cursors hold any places, and are bound to the namespace and to changes.
+// TestCursors checks that cursors hold any positions, and are bound to the namespace and to changes.
 func TestCursors(t *testing.T) {
 	testenv.SkipWithRace(t, "nothing runs at the same time")
-	for _, places := range [][]store.Place{
-		{"1-0:a"}, {""}, {"a", "", "b\x00\n\"c"}, slices.Repeat([]store.Place{"1795212030000-0:5bcf34c91ed02aa6-12"}, 65),
+	for _, positions := range [][]store.Position{
+		{"1-0:a"}, {""}, {"a", "", "b\x00\n\"c"}, slices.Repeat([]store.Position{"1795212030000-0:5bcf34c91ed02aa6-12"}, 65),
 	} {
-		cursor := Cursor("chat", places)
+		cursor := Cursor("chat", positions)
 		require.NotContains(t, cursor, "\n")
 		got, err := OpenCursor("chat", cursor)
 		require.NoError(t, err)
-		require.Equal(t, places, got)
+		require.Equal(t, positions, got)
 		for _, forged := range kit.Forgeries(cursor) {
 			_, err := OpenCursor("chat", forged)
 			require.Equal(t, problem.InvalidCursor, kit.RequireProblem(t, err).Code)
@@ -59,13 +59,13 @@ func FuzzCursor(f *testing.F) {
 	f.Add([]byte("\x02\x00\x01b"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		cursor := request.SealCursor(cursorName("chat"), content)
-		places, err := OpenCursor("chat", cursor)
+		positions, err := OpenCursor("chat", cursor)
 		if err != nil {
 			return
 		}
-		again, err := OpenCursor("chat", Cursor("chat", places))
+		again, err := OpenCursor("chat", Cursor("chat", positions))
 		require.NoError(t, err)
-		require.Equal(t, places, again)
+		require.Equal(t, positions, again)
 		_, err = OpenCursor("chat", base64.RawURLEncoding.EncodeToString(content))
 		require.Error(t, err, "it is not sealed")
 	})

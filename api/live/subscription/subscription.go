@@ -281,5 +281,5 @@ func (s *Subscription) settle() {
 	_ = s.o.Set(min(users, s.o.users), s.o.Caller())
 }
 
-// errStale means that the feed was not read or not swept for some seconds.
+// errStale means that the feed was not read, or its watermark did not advance, for some seconds.
 var errStale = fmt.Errorf("%w: the changes feed is not complete", store.ErrUnavailable)

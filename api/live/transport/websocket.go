@@ -45,7 +45,7 @@ type Socket struct {
 	metered *meteredConn
 	limits  SocketLimits
 	began   time.Time
-	due     time.Duration // since began: when the frames heard so far would have come at the rate allowed
+	due     time.Duration // since began: when the frames received so far would have come at the rate allowed
 
 	writing sync.Mutex // held during the write of a text
 
@@ -185,7 +185,7 @@ func (s *Socket) PingText(text string) error {
 	return err
 }
 
-// Ping sends a ping. The peer's pong is heard by the handler.
+// Ping sends a ping. The handler receives the peer's pong.
 func (s *Socket) Ping() error {
 	return s.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(WriteTimeout))
 }

@@ -22,16 +22,16 @@ type recorder struct {
 	room     int // bytes that can be reserved
 	released int
 
-	mu     sync.Mutex
-	heard  int
-	texts  []string
-	faults []Fault
+	mu       sync.Mutex
+	received int
+	texts    []string
+	faults   []Fault
 }
 
-func (r *recorder) Heard() {
+func (r *recorder) Received() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heard++
+	r.received++
 }
 
 func (r *recorder) Message(text []byte) {
@@ -122,7 +122,7 @@ func TestSocketCarriesTexts(t *testing.T) {
 	require.Equal(t, Gone, <-s.ending)
 	require.Equal(t, 3000, s.socket.Code())
 	require.Equal(t, []string{"", "a", strings.Repeat("x", 4000)}, s.texts)
-	require.Equal(t, 4, s.heard)
+	require.Equal(t, 4, s.received)
 	require.Equal(t, 3, s.released)
 }
 
@@ -213,7 +213,7 @@ func TestSocketBreaks(t *testing.T) {
 // panicking is a handler with a defect.
 type panicking struct{ *recorder }
 
-func (panicking) Heard() { panic("a defect") }
+func (panicking) Received() { panic("a defect") }
 
 // TestSocketPanics: a defect of the handler leaves no connection open.
 func TestSocketPanics(t *testing.T) {

@@ -11,10 +11,10 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// SocketHandler handles what a socket hears. Its methods are called one after the other.
+// SocketHandler handles what a socket receives. Its methods are called one after the other.
 type SocketHandler interface {
-	// Heard is called for each message and each control frame except the last, which closes the connection.
-	Heard()
+	// Received is called for each message and each control frame except the last, which closes the connection.
+	Received()
 	// Message is called for each text, in a goroutine of its own. The text is valid until it returns.
 	Message(text []byte)
 	// Fault is called when the peer breaks a limit. It calls Close.
@@ -69,7 +69,7 @@ func (s *Socket) SetMessageLimit(bytes int) { s.limits.Message = bytes }
 func (s *Socket) Serve(h SocketHandler) Ending {
 	defer func() { _ = s.metered.Close() }() // also after a panic
 	s.conn.SetPingHandler(func(data string) error {
-		if err := s.heard(h); err != nil {
+		if err := s.received(h); err != nil {
 			return err
 		}
 		err := s.conn.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(WriteTimeout))
@@ -78,7 +78,7 @@ func (s *Socket) Serve(h SocketHandler) Ending {
 		}
 		return err
 	})
-	s.conn.SetPongHandler(func(string) error { return s.heard(h) })
+	s.conn.SetPongHandler(func(string) error { return s.received(h) })
 	err := s.read(h)
 	ending, code := endingOf(err)
 	if s.setCode(code) {
@@ -120,7 +120,7 @@ func (s *Socket) read(h SocketHandler) error {
 		if err != nil {
 			return err
 		}
-		if err := s.heard(h); err != nil {
+		if err := s.received(h); err != nil {
 			return err
 		}
 		if kind != websocket.TextMessage {
@@ -133,8 +133,8 @@ func (s *Socket) read(h SocketHandler) error {
 	}
 }
 
-// heard notes a frame. It returns an error if there are too many.
-func (s *Socket) heard(h SocketHandler) error {
+// received notes a frame. It returns an error if there are too many.
+func (s *Socket) received(h SocketHandler) error {
 	s.metered.budget = s.limits.Message + s.limits.overhead()
 	interval := time.Second / time.Duration(s.limits.PerSecond)
 	now := time.Since(s.began)
@@ -143,7 +143,7 @@ func (s *Socket) heard(h SocketHandler) error {
 		h.Fault(FaultFlood)
 		return errClosing
 	}
-	h.Heard()
+	h.Received()
 	return nil
 }
 

@@ -1,6 +1,6 @@
 import { find, make, say } from './dom.js'
 import { dotOf, mark } from './marks.js'
-import { link } from './place.js'
+import { link } from './route.js'
 
 const most = 100
 const remembered = 1000 // users

@@ -1,6 +1,6 @@
 import { find, say } from './dom.js'
 import { Namespaces } from './namespaces.js'
-import { link, read, wrong } from './place.js'
+import { link, read, wrong } from './route.js'
 import { Session } from './session.js'
 import { View } from './view.js'
 
@@ -27,21 +27,21 @@ async function begin() {
 
 // show shows what the URL says.
 function show() {
-  const place = read()
-  const mistake = wrong(place)
-  if (view && (mistake || view.namespace !== place.namespace)) {
+  const route = read()
+  const mistake = wrong(route)
+  if (view && (mistake || view.namespace !== route.namespace)) {
     view.close()
     view = undefined
   }
-  document.title = `${place.namespace} · lastseen`
-  namespaces.mark(place.namespace)
+  document.title = `${route.namespace} · lastseen`
+  namespaces.mark(route.namespace)
   for (const part of document.querySelectorAll('main > :not(#banner)')) part.hidden = Boolean(mistake)
   if (mistake) {
     say(find('banner'), mistake)
     return say(find('connection'), '')
   }
-  view ??= new View(session, place.namespace)
-  view.go(place)
+  view ??= new View(session, route.namespace)
+  view.go(route)
 }
 
 find('find').addEventListener('submit', event => {

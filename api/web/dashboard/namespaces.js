@@ -1,5 +1,5 @@
 import { arrange, find, make, say } from './dom.js'
-import { link } from './place.js'
+import { link } from './route.js'
 import { ago, narrow } from './times.js'
 
 // Namespaces is the list of namespaces that the caller can read.

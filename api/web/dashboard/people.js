@@ -1,6 +1,6 @@
 import { path } from './api.js'
 import { arrange, find, say } from './dom.js'
-import { link } from './place.js'
+import { link } from './route.js'
 import { Row } from './row.js'
 import { noteTime } from './times.js'
 
@@ -10,7 +10,7 @@ const pageSize = 25
 export class People {
   #view
   #rows = new Map()
-  #place // statuses and user
+  #route // statuses and user
   #opens = false // the user who was looked for is to be opened, once
   #cursor // of this page; none for the first, which alone follows what changes
   #next
@@ -21,7 +21,7 @@ export class People {
     find('first').onclick = () => view.attempt(() => this.#turn(undefined, 1))
     find('next').onclick = () => view.attempt(() => this.#turn(this.#next, this.#number + 1))
     find('everyone').onclick = () => {
-      location.hash = link({ ...this.#place, namespace: view.namespace, user: undefined })
+      location.hash = link({ ...this.#route, namespace: view.namespace, user: undefined })
       find('user').value = ''
     }
   }
@@ -32,20 +32,20 @@ export class People {
   }
 
   // go shows other statuses, or another user.
-  go(place) {
-    this.#place = place
-    this.#opens = Boolean(place.user)
-    say(find('found').firstElementChild, place.user ? 'One user.' : '')
-    find('found').hidden = !place.user
-    find('filter').disabled = Boolean(place.user)
+  go(route) {
+    this.#route = route
+    this.#opens = Boolean(route.user)
+    say(find('found').firstElementChild, route.user ? 'One user.' : '')
+    find('found').hidden = !route.user
+    find('filter').disabled = Boolean(route.user)
     for (const box of find('filter').elements) {
-      box.checked = place.status.length === 0 || place.status.includes(box.value)
+      box.checked = route.status.length === 0 || route.status.includes(box.value)
     }
     return this.#turn(undefined, 1)
   }
 
   // query returns the parameters of the list on the screen.
-  get query() { return { status: this.#place.status, limit: pageSize } }
+  get query() { return { status: this.#route.status, limit: pageSize } }
 
   async #turn(cursor, number) {
     [this.#cursor, this.#number] = [cursor, number]
@@ -59,10 +59,10 @@ export class People {
   }
 
   async #load() {
-    const place = this.#place, cursor = this.#cursor
+    const route = this.#route, cursor = this.#cursor
     try {
-      const found = place.user ? await this.#look(place.user) : await this.#list(cursor)
-      if (place !== this.#place || cursor !== this.#cursor) return // another page was opened meanwhile
+      const found = route.user ? await this.#look(route.user) : await this.#list(cursor)
+      if (route !== this.#route || cursor !== this.#cursor) return // another page was opened meanwhile
       noteTime(found.as_of)
       this.#next = found.next_cursor ?? undefined
       this.#show(found.users)
@@ -99,7 +99,7 @@ export class People {
   }
 
   #empty() {
-    return this.#place.status.length > 0
+    return this.#route.status.length > 0
       ? 'No user has one of these statuses.'
       : 'No user was seen here yet. Enter a name and choose “Ping as” to see one.'
   }

@@ -64,9 +64,9 @@ export class View {
   }
 
   // go shows other statuses, or another user.
-  async go(place) {
-    const shown = this.attempt(() => this.#people.go(place))
-    showCommands(Boolean(this.session.key), this.namespace, { user: place.user, query: this.#people.query })
+  async go(route) {
+    const shown = this.attempt(() => this.#people.go(route))
+    showCommands(Boolean(this.session.key), this.namespace, { user: route.user, query: this.#people.query })
     await shown
     this.#refreshIn(0)
   }

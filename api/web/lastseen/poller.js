@@ -1,7 +1,7 @@
-const hurry = 5000 // milliseconds between lookups of users whose status may have decayed
+const hurry = 5000 // milliseconds between lookups of users whose status may have turned yellow or grey
 
 // Poller looks up all users every interval, and sooner those of whom nothing is known and those whose status may have
-// decayed. The client has options, interval and states, and takes found(facts) and onrefused(problem). It calls tick
+// changed. The client has options, interval and states, and takes found(facts) and onrefused(problem). It calls tick
 // once a second.
 class Poller {
   #client

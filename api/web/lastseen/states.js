@@ -45,7 +45,8 @@ class States {
 
   constructor(changed) { this.#changed = changed }
 
-  // now returns the time by the server's clock in milliseconds, if that is known: the user's clock may be wrong by years.
+  // now returns the time by the server's clock in milliseconds, if that is known: the user's clock may be wrong by
+  // years.
   now = () => Date.now()
   knowsTime = false
 
@@ -103,8 +104,8 @@ class States {
     this.check()
   }
 
-  // due returns the users of whom nothing is known, and those whose status may have decayed some milliseconds ago. The
-  // lookup that it comes from cannot know of later pings, so another one has to confirm that.
+  // due returns the users of whom nothing is known, and those whose status may have turned yellow or grey some
+  // milliseconds ago. The lookup that it comes from cannot know of later pings, so another one has to confirm that.
   due(users, ago) {
     const before = this.now() - ago
     return [...users].filter(user => !this.#known.has(user) || this.#known.get(user).until <= before)

@@ -9,29 +9,29 @@ import (
 // collector.
 type Names struct {
 	chunks [][]byte
-	free   map[int][][]Place // freed slots, by the length of their names
-	freed  map[int][]Place   // the same, in use until the next freeze: a compaction may be reading the names
+	free   map[int][][]Ref // freed slots, by the length of their names
+	freed  map[int][]Ref   // the same, in use until the next freeze: a compaction may be reading the names
 }
 
-// Place is the location of a name: the number of its chunk in the upper half, the offset there in the lower. The name
-// is preceded by its length as a uvarint.
-type Place uint64
+// Ref refers to a name by its location: the number of its chunk in the upper half, the offset there in the lower. The
+// name is preceded by its length as a uvarint.
+type Ref uint64
 
-// NoName is the place of the empty name, which comes before all others.
-const NoName Place = 0
+// NoName refers to the empty name, which comes before all others.
+const NoName Ref = 0
 
 // namesChunk is the size of a chunk in bytes. A longer name has a chunk to itself.
 const namesChunk = 64 << 10
 
 // NewNames returns names with the empty one alone.
 func NewNames() Names {
-	n := Names{free: map[int][][]Place{}, freed: map[int][]Place{}}
+	n := Names{free: map[int][][]Ref{}, freed: map[int][]Ref{}}
 	n.Add("") // at NoName
 	return n
 }
 
-// Add copies a name and returns the place of the copy.
-func (n *Names) Add(name string) Place {
+// Add copies a name and returns a reference to the copy.
+func (n *Names) Add(name string) Ref {
 	if p, ok := n.slot(len(name)); ok {
 		copy(n.At(p), name)
 		return p
@@ -46,13 +46,13 @@ func (n *Names) Add(name string) Place {
 		n.chunks = append(n.chunks, chunk)
 		last++
 	}
-	p := Place(last)<<32 | Place(len(n.chunks[last]))
+	p := Ref(last)<<32 | Ref(len(n.chunks[last]))
 	n.chunks[last] = AppendString(n.chunks[last], name)
 	return p
 }
 
 // slot returns a free slot for a name of the given length, if there is one. It is in use from then on.
-func (n *Names) slot(length int) (Place, bool) {
+func (n *Names) slot(length int) (Ref, bool) {
 	free := n.free[length]
 	if len(free) == 0 {
 		return 0, false
@@ -67,15 +67,15 @@ func (n *Names) slot(length int) (Place, bool) {
 	return slots[last], true
 }
 
-// At returns the name at a place, valid until it is removed: then another name may take its slot.
-func (n *Names) At(p Place) []byte {
+// At returns the name that a reference points to, valid until it is removed: then another name may take its slot.
+func (n *Names) At(p Ref) []byte {
 	b := n.chunks[p>>32][uint32(p):]
 	length, size := binary.Uvarint(b)
 	return b[size : size+int(length)]
 }
 
 // Remove frees the slot of a name. A new name of the same length can use it after the next freeze.
-func (n *Names) Remove(p Place) {
+func (n *Names) Remove(p Ref) {
 	length := len(n.At(p))
 	n.freed[length] = append(n.freed[length], p)
 }
@@ -92,16 +92,16 @@ func (n *Names) Freeze() *Names {
 // Chunks returns the number of chunks of memory. It never falls.
 func (n *Names) Chunks() int { return len(n.chunks) }
 
-// Slots returns the places of all slots in a chunk, also of those whose names were removed. A slot never goes, and new
-// ones are added behind the others.
-func (n *Names) Slots(chunk int) (places []Place) {
+// Slots returns the references to all slots in a chunk, also of those whose names were removed. A slot never goes, and
+// new ones are added behind the others.
+func (n *Names) Slots(chunk int) (refs []Ref) {
 	b := n.chunks[chunk]
 	for at := 0; at < len(b); {
-		places = append(places, Place(chunk)<<32|Place(at))
+		refs = append(refs, Ref(chunk)<<32|Ref(at))
 		length, size := binary.Uvarint(b[at:])
 		at += size + int(length)
 	}
-	return places
+	return refs
 }
 
 // Large reports whether more than the first chunk of memory is in use.

@@ -17,22 +17,22 @@ func TestNamesReuseSlots(t *testing.T) {
 		return bytes
 	}
 	name := func(letter string, i int) string { return strings.Repeat(letter, 1+i%200) + string(rune('a'+i/200)) }
-	places := map[string]Place{}
+	refs := map[string]Ref{}
 	fill := func(letter string, number int) {
 		for i := range number {
-			places[name(letter, i)] = n.Add(name(letter, i))
+			refs[name(letter, i)] = n.Add(name(letter, i))
 		}
 	}
 	remove := func(name string) {
-		require.Equal(t, name, string(n.At(places[name])))
-		n.Remove(places[name])
-		delete(places, name)
+		require.Equal(t, name, string(n.At(refs[name])))
+		n.Remove(refs[name])
+		delete(refs, name)
 	}
 	fill("x", 1000)
 	most := size()
 	require.True(t, n.Large(), "several chunks are in use")
 	for round := range 5 {
-		for name := range places {
+		for name := range refs {
 			remove(name)
 		}
 		n.Freeze()
@@ -48,19 +48,19 @@ func TestNamesReuseSlots(t *testing.T) {
 		n.Freeze()
 		fill(letter, 500)
 		require.Equal(t, most, size())
-		require.Len(t, places, 1000)
+		require.Len(t, refs, 1000)
 	}
 }
 
-// TestNamesSlots: all slots have a place, in the order of their chunks, also those that are free or used again.
+// TestNamesSlots: all slots have references, in the order of their chunks, also those that are free or used again.
 func TestNamesSlots(t *testing.T) {
 	n := NewNames()
-	want := []Place{NoName}
+	want := []Ref{NoName}
 	for _, length := range []int{1, 127, 128, namesChunk, namesChunk - 20, 10, 3 * namesChunk} {
 		want = append(want, n.Add(strings.Repeat("x", length)))
 	}
 	n.Remove(want[2])
-	slots := func() (all []Place) {
+	slots := func() (all []Ref) {
 		for chunk := range n.Chunks() {
 			all = append(all, n.Slots(chunk)...)
 		}

@@ -25,28 +25,28 @@ func TestLease(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	first, second := stores.New(t, redisstore.Options{URL: url}), stores.New(t, redisstore.Options{URL: url})
 	lease := func(s *redisstore.Store, name string) bool { return leases(t, s, name, time.Hour) }
-	require.True(t, lease(first, "sweep"))
-	require.False(t, lease(second, "sweep"))
+	require.True(t, lease(first, "job"))
+	require.False(t, lease(second, "job"))
 	require.True(t, lease(second, "other"), "leases are apart")
 	require.False(t, lease(first, "other"))
 
-	require.NoError(t, client.PExpire(ctx, "presence::lease:sweep", time.Minute).Err())
-	require.True(t, lease(first, "sweep"))
-	require.Greater(t, client.PTTL(ctx, "presence::lease:sweep").Val(), 59*time.Minute,
+	require.NoError(t, client.PExpire(ctx, "presence::lease:job", time.Minute).Err())
+	require.True(t, lease(first, "job"))
+	require.Greater(t, client.PTTL(ctx, "presence::lease:job").Val(), 59*time.Minute,
 		"the holder's lease is prolonged")
-	require.False(t, lease(second, "sweep"))
-	require.NoError(t, client.PExpire(ctx, "presence::lease:sweep", time.Millisecond).Err())
-	stores.Eventually(t, func() bool { return lease(second, "sweep") })
-	require.False(t, lease(first, "sweep"))
+	require.False(t, lease(second, "job"))
+	require.NoError(t, client.PExpire(ctx, "presence::lease:job", time.Millisecond).Err())
+	stores.Eventually(t, func() bool { return lease(second, "job") })
+	require.False(t, lease(first, "job"))
 }
 
 // TestLeaseForLess asks for less time than the holder has left: the lease is refused and does not end earlier.
 func TestLeaseForLess(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	first, second := stores.New(t, redisstore.Options{URL: url}), stores.New(t, redisstore.Options{URL: url})
-	require.True(t, leases(t, first, "sweep", 3*time.Minute))
-	require.False(t, leases(t, second, "sweep", time.Millisecond))
-	require.Greater(t, stores.NewClient(t, url).PTTL(ctx, "presence::lease:sweep").Val(), 2*time.Minute)
+	require.True(t, leases(t, first, "job", 3*time.Minute))
+	require.False(t, leases(t, second, "job", time.Millisecond))
+	require.Greater(t, stores.NewClient(t, url).PTTL(ctx, "presence::lease:job").Val(), 2*time.Minute)
 }
 
 // TestLeaseWithoutMemory: a lease is taken and extended also while Redis has no memory left. Who has it deletes users
@@ -56,17 +56,17 @@ func TestLeaseWithoutMemory(t *testing.T) {
 	s := stores.New(t, redisstore.Options{URL: url})
 	require.NoError(t, stores.NewClient(t, url).ConfigSet(ctx, "maxmemory", "1").Err())
 	for range 2 {
-		require.True(t, leases(t, s, "sweep", time.Hour))
+		require.True(t, leases(t, s, "job", time.Hour))
 	}
-	require.False(t, leases(t, stores.New(t, redisstore.Options{URL: url}), "sweep", time.Hour))
+	require.False(t, leases(t, stores.New(t, redisstore.Options{URL: url}), "job", time.Hour))
 }
 
 // TestLeaseAfterTheClockWasSetBack: it would last for years.
 func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	first, second := stores.New(t, redisstore.Options{URL: url}), stores.New(t, redisstore.Options{URL: url})
-	require.True(t, leases(t, first, "sweep", 3*time.Minute))
-	require.NoError(t, stores.NewClient(t, url).PExpire(ctx, "presence::lease:sweep", 3*365*24*time.Hour).Err())
-	require.True(t, leases(t, second, "sweep", 3*time.Minute))
-	require.False(t, leases(t, first, "sweep", 3*time.Minute))
+	require.True(t, leases(t, first, "job", 3*time.Minute))
+	require.NoError(t, stores.NewClient(t, url).PExpire(ctx, "presence::lease:job", 3*365*24*time.Hour).Err())
+	require.True(t, leases(t, second, "job", 3*time.Minute))
+	require.False(t, leases(t, first, "job", 3*time.Minute))
 }

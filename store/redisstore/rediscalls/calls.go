@@ -113,29 +113,29 @@ func (s *Calls) StepCall(ctx context.Context, name string, a store.CallAct) (sto
 }
 
 // KeepCallsAlive implements [store.Calls].
-func (s *Calls) KeepCallsAlive(ctx context.Context, name string, heard []store.KeepAlive) (store.KeptAlive, error) {
+func (s *Calls) KeepCallsAlive(ctx context.Context, name string, active []store.KeepAlive) (store.KeptAlive, error) {
 	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return store.KeptAlive{}, err
 	}
 	defer cancel()
-	if len(heard) == 0 {
+	if len(active) == 0 {
 		return store.KeptAlive{}, nil
 	}
-	args := make([]any, 0, 2*len(heard))
-	for i := range heard {
-		args = append(args, &heard[i].User, &heard[i].Device)
+	args := make([]any, 0, 2*len(active))
+	for i := range active {
+		args = append(args, &active[i].User, &active[i].Device)
 	}
 	reply, err := s.run(ctx, ns, scripts.CallKeepAlive, 3, args...)
 	if err != nil {
 		return store.KeptAlive{}, err
 	}
 	if len(reply) == 0 {
-		return store.KeptAlive{Calls: make([]store.AliveCall, len(heard))}, nil
+		return store.KeptAlive{Calls: make([]store.AliveCall, len(active))}, nil
 	}
 	s.keepListed(ctx, ns)
 	s.copyAll(ctx, ns, reply[2])
-	return readKeepAlive(reply, len(heard))
+	return readKeepAlive(reply, len(active))
 }
 
 // ExpireCalls implements [store.Calls]. It also copies what other servers have left in the outbox.

@@ -47,7 +47,7 @@ var (
 	FeedRecord   = feed("feed/feedrecord")
 	FeedRead     = sides(text("feed/feedread"))
 	FeedSnapshot = sides(text("feed/feedsnapshot"))
-	FeedSweep    = feed("shared/timetext", "shared/details", "shared/ends", "feed/feedsweep")
+	FeedAdvance  = feed("shared/timetext", "shared/details", "shared/ends", "feed/feedadvance")
 
 	// Of devices:
 	Devices = sides(
@@ -117,11 +117,11 @@ func sides(sources ...string) *redis.Script {
 
 // sideKeys is sidekeys.lua and the limits of the contract.
 func sideKeys() string {
-	limits := fmt.Sprintf("local max_changes, changes_kept, max_sweep, max_sweep_instant = %d, %d, %d, %d\n"+
-		"local sweep_takeover, sweep_takeover_others = %d, %d\n"+
+	limits := fmt.Sprintf("local max_changes, changes_kept, max_advance, max_advance_instant = %d, %d, %d, %d\n"+
+		"local advance_takeover, advance_takeover_others = %d, %d\n"+
 		"local max_devices, max_ends, hidden_kept = %d, %d, %d\n",
-		store.MaxChanges, store.ChangesKept.Milliseconds(), store.MaxSweep, store.MaxSweepInstant,
-		store.SweepTakeover.Milliseconds(), store.SweepTakeoverOthers.Milliseconds(),
+		store.MaxChanges, store.ChangesKept.Milliseconds(), store.MaxAdvance, store.MaxAdvanceInstant,
+		store.AdvanceTakeover.Milliseconds(), store.AdvanceTakeoverOthers.Milliseconds(),
 		lastseen.MaxDevices, store.MaxEnds, store.HiddenKept.Milliseconds())
 	return text("shared/sidekeys") + limits
 }

@@ -50,11 +50,11 @@ func Run(t *testing.T, open kit.Open) {
 		{"Expire/Next", testExpireNext},
 		{"Expire/Many", testExpireMany},
 		{"KeepAlive", testKeepCallsAlive},
-		{"KeepAlive/Call", testHeardCall},
+		{"KeepAlive/Call", testActiveCall},
 		{"KeepAlive/Devices", testKeepAliveDevices},
-		{"KeepAlive/Alive", testAliveIsHeard},
+		{"KeepAlive/Alive", testAliveIsActive},
 		{"KeepAlive/Ringing", testKeepAliveRinging},
-		{"KeepAlive/Repeated", testAcceptIsHeard},
+		{"KeepAlive/Repeated", testAcceptIsActive},
 	}
 	for _, c := range slices.Concat(suite, inCallCases(), callNamespaceCases()) {
 		t.Run(c.name, func(t *testing.T) { c.test(t, NewCalling(t, open(t))) })
@@ -241,25 +241,25 @@ func requireOver(t require.TestingT, call lastseen.Call) {
 	require.Empty(t, call.App)
 }
 
-// KeepAlive notes that users were heard without a device.
+// KeepAlive notes that users were active without a device.
 func (c *Calling) KeepAlive(users ...string) []store.CallStep { return c.aliveOn(onAny(users...)...) }
 
-// onAny returns users who were heard without a device.
+// onAny returns users who were active without a device.
 func onAny(users ...string) []store.KeepAlive {
-	heard := make([]store.KeepAlive, len(users))
+	active := make([]store.KeepAlive, len(users))
 	for i, user := range users {
-		heard[i].User = user
+		active[i].User = user
 	}
-	return heard
+	return active
 }
 
-func (c *Calling) aliveOn(heard ...store.KeepAlive) []store.CallStep {
-	return c.aliveResult(heard...).Steps
+func (c *Calling) aliveOn(active ...store.KeepAlive) []store.CallStep {
+	return c.aliveResult(active...).Steps
 }
 
 // aliveResult is aliveOn with all that the store returns.
-func (c *Calling) aliveResult(heard ...store.KeepAlive) store.KeptAlive {
-	result, err := c.KeepCallsAlive(context.Background(), c.namespace, heard)
+func (c *Calling) aliveResult(active ...store.KeepAlive) store.KeptAlive {
+	result, err := c.KeepCallsAlive(context.Background(), c.namespace, active)
 	require.NoError(c.t, err)
 	for _, step := range result.Steps {
 		c.requireExpired(step)
@@ -295,12 +295,12 @@ func Methods(s store.Store, ns string) map[string]kit.Method {
 			return err
 		}
 	}
-	alice, heard := []string{"alice"}, []store.KeepAlive{{User: "bob"}}
+	alice, active := []string{"alice"}, []store.KeepAlive{{User: "bob"}}
 	return map[string]kit.Method{
 		"StartCall":       start,
 		"StepCall/Accept": step("bob", lastseen.Accept),
 		"StepCall/End":    step("alice", lastseen.End),
-		"KeepCallsAlive":  func(ctx context.Context) error { return kit.ErrorOf(s.KeepCallsAlive(ctx, ns, heard)) },
+		"KeepCallsAlive":  func(ctx context.Context) error { return kit.ErrorOf(s.KeepCallsAlive(ctx, ns, active)) },
 		"ReadCalls":       func(ctx context.Context) error { return kit.ErrorOf(s.ReadCalls(ctx, ns, nil, alice)) },
 		"ExpireCalls":     func(ctx context.Context) error { return kit.ErrorOf(s.ExpireCalls(ctx, ns)) },
 	}

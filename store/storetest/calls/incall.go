@@ -93,8 +93,8 @@ func testInCallLost(t *testing.T, c *Calling) {
 	}
 }
 
-// testInCallRenewed: while both parties are heard, until when they are in the call moves before it passes, but not each
-// time.
+// testInCallRenewed: while both parties are active, until when they are in the call moves before it passes, but not
+// each time.
 func testInCallRenewed(t *testing.T, c *Calling) {
 	still := c.active("carol", "dave")
 	call := c.Call("alice", "bob")

@@ -169,8 +169,8 @@ func (r *callRace) took(err error, steps ...store.CallStep) {
 }
 
 func (r *callRace) keepAlive(s store.Store, users ...string) {
-	heard, err := s.KeepCallsAlive(context.Background(), kit.Namespace, onAny(users...))
-	r.took(err, heard.Steps...)
+	active, err := s.KeepCallsAlive(context.Background(), kit.Namespace, onAny(users...))
+	r.took(err, active.Steps...)
 }
 
 func (r *callRace) tryExpire(s store.Store) {

@@ -160,13 +160,13 @@ func testCallMissedOnStart(t *testing.T, c *Calling) {
 	require.Equal(t, []string{"alice", "carol"}, c.inCall("alice", "bob", "carol", "dave"))
 }
 
-// testCallLost: an active call is lost once one party is not heard for too long, also if the other one is.
+// testCallLost: an active call is lost once one party is not active for too long, also if the other one is.
 func testCallLost(t *testing.T, c *Calling) {
-	for _, heard := range [][]string{nil, {"alice"}, {"bob"}} {
+	for _, active := range [][]string{nil, {"alice"}, {"bob"}} {
 		call := c.activeSoon("alice", "bob")
 		var lost []store.CallStep
 		c.poll("the call is lost", func() bool {
-			lost = c.KeepAlive(heard...)
+			lost = c.KeepAlive(active...)
 			if len(lost) == 0 {
 				lost = c.Expire().Steps
 			}
@@ -182,7 +182,7 @@ func testCallLost(t *testing.T, c *Calling) {
 	}
 }
 
-// testCallLostOnKeepAlive: a party who is heard too late does not save the call.
+// testCallLostOnKeepAlive: a party who is active too late does not save the call.
 func testCallLostOnKeepAlive(t *testing.T, c *Calling) {
 	call := c.activeSoon("alice", "bob")
 	c.pass(call)
@@ -247,8 +247,8 @@ func testExpireMany(t *testing.T, c *Calling) {
 	require.Empty(t, want)
 }
 
-// heardUntil returns when an active call will be lost.
-func (c *Calling) heardUntil(id string) lastseen.Instant { return c.Read(id).Expires }
+// activeUntil returns when an active call will be lost.
+func (c *Calling) activeUntil(id string) lastseen.Instant { return c.Read(id).Expires }
 
 // tick waits until the clock of the store has moved on so far that a keepalive shows.
 func (c *Calling) tick() {
@@ -256,33 +256,33 @@ func (c *Calling) tick() {
 	c.poll("the clock moves", func() bool { return kit.Now(c.t, c) > end })
 }
 
-// testKeepCallsAlive: a call goes on for as long as both parties are heard.
+// testKeepCallsAlive: a call goes on for as long as both parties are active.
 func testKeepCallsAlive(t *testing.T, c *Calling) {
 	call := c.active("alice", "bob")
 	c.Ring("carol", "dave")
 	requireNear(t, call.Accepted.Add(long), call.Expires, 1000)
 	before := call
-	for _, heard := range [][]string{{"alice"}, {"bob"}, {"bob", "bob", "carol", "nobody"}, {}} {
+	for _, active := range [][]string{{"alice"}, {"bob"}, {"bob", "bob", "carol", "nobody"}, {}} {
 		c.tick()
-		was := c.heardUntil(call.ID)
-		require.Empty(t, c.KeepAlive(heard...))
-		if len(heard) == 0 || heard[0] == "alice" {
-			requireNear(t, was, c.heardUntil(call.ID), 10, "%q", heard)
-		} else if heard[len(heard)-1] == "bob" {
-			require.Greater(t, c.heardUntil(call.ID), was+25, "both were heard since")
+		was := c.activeUntil(call.ID)
+		require.Empty(t, c.KeepAlive(active...))
+		if len(active) == 0 || active[0] == "alice" {
+			requireNear(t, was, c.activeUntil(call.ID), 10, "%q", active)
+		} else if active[len(active)-1] == "bob" {
+			require.Greater(t, c.activeUntil(call.ID), was+25, "both were active since")
 		}
 	}
 	c.tick()
-	was := c.heardUntil(call.ID)
+	was := c.activeUntil(call.ID)
 	require.Empty(t, c.KeepAlive("alice", "bob"))
-	require.Greater(t, c.heardUntil(call.ID), was+25)
+	require.Greater(t, c.activeUntil(call.ID), was+25)
 	after := c.Read(call.ID)
 	before.Expires = after.Expires
 	require.Equal(t, before, after, "nothing else changed")
 }
 
-// testHeardCall: the call in which a user was heard is returned, and nothing for those who were ignored.
-func testHeardCall(t *testing.T, c *Calling) {
+// testActiveCall: the call in which a user was active is returned, and nothing for those who were ignored.
+func testActiveCall(t *testing.T, c *Calling) {
 	call := c.Call("alice", "bob")
 	call.FromDevice = "phone"
 	c.Begin(call)
@@ -290,8 +290,8 @@ func testHeardCall(t *testing.T, c *Calling) {
 	c.Act(call.ID, "bob", lastseen.Accept)
 	other := c.active("carol", "dave")
 	c.tick()
-	heard := append(onAny("nobody", "alice", "bob", "carol", "bob"), store.KeepAlive{User: "alice", Device: "phone"})
-	calls := c.aliveResult(heard...).Calls
+	active := append(onAny("nobody", "alice", "bob", "carol", "bob"), store.KeepAlive{User: "alice", Device: "phone"})
+	calls := c.aliveResult(active...).Calls
 	require.Len(t, calls, 6)
 	for i, want := range []string{"", "", call.ID, other.ID, call.ID, call.ID} {
 		require.Equal(t, want, calls[i].ID, i)
@@ -303,61 +303,61 @@ func testHeardCall(t *testing.T, c *Calling) {
 		require.LessOrEqual(t, calls[i].Rest, long)
 		require.Greater(t, calls[i].Rest, long-time.Minute)
 	}
-	require.Equal(t, calls[2], calls[5], "after both were heard")
-	require.Greater(t, calls[2].Rest, calls[3].Rest, "the other party was not heard")
+	require.Equal(t, calls[2], calls[5], "after both were active")
+	require.Greater(t, calls[2].Rest, calls[3].Rest, "the other party was not active")
 	c.step(call.ID, "bob", "", lastseen.Alive, `"app"`)
 	require.Equal(t, c.Read(call.ID).Version, c.aliveResult(onAny("bob")...).Calls[0].Version)
 	c.Act(call.ID, "bob", lastseen.End)
 	require.Zero(t, c.aliveResult(onAny("bob")...).Calls[0], "it is over")
 }
 
-// testKeepAliveDevices: where the device of the call is known, another one is not heard.
+// testKeepAliveDevices: where the device of the call is known, another one is not active.
 func testKeepAliveDevices(t *testing.T, c *Calling) {
 	call := c.Call("alice", "bob")
 	call.FromDevice = "phone"
 	c.Begin(call)
 	c.step(call.ID, "bob", "tablet", lastseen.Accept, "")
-	heard := func(moves bool, heard ...store.KeepAlive) {
+	active := func(moves bool, active ...store.KeepAlive) {
 		t.Helper()
 		c.tick()
-		was := c.heardUntil(call.ID)
-		require.Empty(t, c.aliveOn(heard...))
+		was := c.activeUntil(call.ID)
+		require.Empty(t, c.aliveOn(active...))
 		if moves {
-			require.Greater(t, c.heardUntil(call.ID), was+25)
+			require.Greater(t, c.activeUntil(call.ID), was+25)
 		} else {
-			requireNear(t, was, c.heardUntil(call.ID), 10)
+			requireNear(t, was, c.activeUntil(call.ID), 10)
 		}
 	}
 	onPhone, onTablet := store.KeepAlive{User: "alice", Device: "phone"}, store.KeepAlive{User: "bob", Device: "tablet"}
 	for _, device := range []string{"", "tablet", "Phone"} {
-		heard(false, store.KeepAlive{User: "alice", Device: device}, onTablet)
+		active(false, store.KeepAlive{User: "alice", Device: device}, onTablet)
 	}
 	for _, device := range []string{"", "phone", "tablets"} {
-		heard(false, store.KeepAlive{User: "bob", Device: device})
+		active(false, store.KeepAlive{User: "bob", Device: device})
 	}
-	heard(true, onPhone, onTablet)
+	active(true, onPhone, onTablet)
 	c.Act(call.ID, "alice", lastseen.End)
 
 	call = c.Call("alice", "bob")
 	c.Accepted(call)
-	heard(true, onPhone, onTablet)
-	heard(true, store.KeepAlive{User: "alice"}, store.KeepAlive{User: "bob"})
+	active(true, onPhone, onTablet)
+	active(true, store.KeepAlive{User: "alice"}, store.KeepAlive{User: "bob"})
 }
 
-// testAliveIsHeard: so is a party who says so.
-func testAliveIsHeard(t *testing.T, c *Calling) {
+// testAliveIsActive: so is a party who says so.
+func testAliveIsActive(t *testing.T, c *Calling) {
 	call := c.active("alice", "bob")
 	c.tick()
 	step := c.step(call.ID, "alice", "phone", lastseen.Alive, "")
 	require.Equal(t, lastseen.Repeated, step.Outcome)
-	requireNear(t, call.Expires, step.Call.Expires, 10, "the callee was not heard since")
+	requireNear(t, call.Expires, step.Call.Expires, 10, "the callee was not active since")
 	step = c.step(call.ID, "bob", "", lastseen.Alive, "")
 	require.Greater(t, step.Call.Expires, call.Expires+25)
-	require.Equal(t, step.Call.Expires, c.heardUntil(call.ID))
+	require.Equal(t, step.Call.Expires, c.activeUntil(call.ID))
 	c.refuse(call.ID, "bob", lastseen.Reject)
 }
 
-// testKeepAliveRinging: a call does not ring for longer because a party is heard.
+// testKeepAliveRinging: a call does not ring for longer because a party is active.
 func testKeepAliveRinging(t *testing.T, c *Calling) {
 	call := c.Ring("alice", "bob")
 	c.tick()
@@ -370,13 +370,13 @@ func testKeepAliveRinging(t *testing.T, c *Calling) {
 	requireNear(t, call.Expires, c.Read(call.ID).Expires, 10)
 }
 
-// testAcceptIsHeard: a callee who accepts again is heard, and one who is refused is not.
-func testAcceptIsHeard(t *testing.T, c *Calling) {
+// testAcceptIsActive: a callee who accepts again is active, and one who is refused is not.
+func testAcceptIsActive(t *testing.T, c *Calling) {
 	call := c.active("alice", "bob")
 	c.tick()
 	require.Empty(t, c.KeepAlive("alice"))
 	require.Equal(t, lastseen.Refused, c.step(call.ID, "bob", "phone", lastseen.Accept, "").Outcome)
-	requireNear(t, call.Expires, c.heardUntil(call.ID), 10)
+	requireNear(t, call.Expires, c.activeUntil(call.ID), 10)
 	require.Equal(t, lastseen.Repeated, c.step(call.ID, "bob", "", lastseen.Accept, "").Outcome)
-	require.Greater(t, c.heardUntil(call.ID), call.Expires+25)
+	require.Greater(t, c.activeUntil(call.ID), call.Expires+25)
 }

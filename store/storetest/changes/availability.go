@@ -22,12 +22,12 @@ func RunAvailability(t *testing.T, open kit.Open) {
 		{"Invisible/Equal", testChangesOfInvisibleEqualLeft},
 		{"Invisible/Until", testChangesOfHiddenEnds},
 		{"Before", testAvailabilityBeforeFeed},
-		{"Sweep/Order", testSweepEndsInOrder},
-		{"Sweep/SameInstant", testSweepEndsAndDecays},
-		{"Sweep/OneSweep", testSweepEndsBetweenDecays},
-		{"Sweep/Many", testSweepManyEnds},
-		{"Sweep/OneInstant", testSweepEndsOfOneInstant},
-		{"Sweep/Ahead", testSweepDeletesNothingAhead},
+		{"Advance/Order", testAdvanceEndsInOrder},
+		{"Advance/SameInstant", testAdvanceEndsAndTransitions},
+		{"Advance/OneAdvance", testAdvanceEndsBetweenTransitions},
+		{"Advance/Many", testAdvanceManyEnds},
+		{"Advance/OneInstant", testAdvanceEndsOfOneInstant},
+		{"Advance/Ahead", testAdvanceDeletesNothingAhead},
 		{"Concurrent", testAvailabilityChangesConcurrent},
 	})
 	t.Run("Model", func(t *testing.T) {
@@ -113,12 +113,12 @@ func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 		requireEqual("trimmed")
 	}
 	for _, f := range both {
-		f.sweep(0)
+		f.advance(0)
 		f.ping("carol", kit.Base-10)
 		f.setAvailability("bob", availability.Busy)
 		f.device(availability.IdleAt("alice", "a", f.start-100))
 		f.setAvailability("alice", availability.Until(f.start+500, availability.Busy))
-		f.ping("bob", f.decaysYellow(500))
+		f.ping("bob", f.yellowAt(500))
 	}
 	requireEqual("present")
 	visible.leave("alice", visible.start-50)
@@ -131,9 +131,9 @@ func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 	requireEqual("gone")
 	for _, after := range []lastseen.Instant{0, 299, 301, 500, 600} {
 		for _, f := range both {
-			f.sweep(after)
+			f.advance(after)
 		}
-		requireEqual("swept")
+		requireEqual("advanced")
 		if kit.Now(t, s) < hidden.start+290 {
 			hidden.ping("alice", hidden.start+200)
 			hidden.device(devices.On("alice", "b", hidden.start), availability.IdleAt("alice", "a", hidden.start+1))
@@ -176,7 +176,7 @@ func testChangesOfHiddenEnds(t *testing.T, s store.Store) {
 	f.Read()
 	f.setAvailability("alice", availability.Until(f.start+100, availability.Invisible))
 	f.Read()
-	require.Zero(t, f.sweep(200))
+	require.Zero(t, f.advance(200))
 	f.requireEntries()
 	require.Equal(t, hasLeft(f.start-kit.Minute), f.published("alice"))
 

@@ -18,7 +18,7 @@ func RunInCalls(t *testing.T, open kit.Open) {
 		name string
 		test func(*testing.T, *calls.Calling)
 	}{
-		{"InCall/SweepOrder", testInCallSweepOrder},
+		{"InCall/AdvanceOrder", testInCallAdvanceOrder},
 		{"InCall/Grey", testInCallFeedGrey},
 		{"InCall/Before", testInCallBeforeFeed},
 	} {
@@ -41,13 +41,13 @@ func (f *feed) inCall(user string, after lastseen.Instant) {
 	kit.SetInCall(f.t, f.s, f.namespace, user, until)
 }
 
-// testInCallSweepOrder: in one sweep, a user whose status decays and whose call ends goes from what was published to
-// what is.
-func testInCallSweepOrder(t *testing.T, c *calls.Calling) {
+// testInCallAdvanceOrder: in one advance, a user whose status changes with time and whose call ends goes from what was
+// published to what is.
+func testInCallAdvanceOrder(t *testing.T, c *calls.Calling) {
 	f := Begin(t, c.Store)
 	was := map[string]store.Published{}
 	pings := map[string]lastseen.Instant{
-		"stays": f.start, "yellow": f.decaysYellow(100), "grey": f.decaysGrey(100),
+		"stays": f.start, "yellow": f.yellowAt(100), "grey": f.greyAt(100),
 	}
 	for name, at := range pings {
 		for _, end := range []lastseen.Instant{50, 100, 150} {
@@ -59,9 +59,9 @@ func testInCallSweepOrder(t *testing.T, c *calls.Calling) {
 		}
 	}
 	f.Read()
-	decays := f.sweep(300)
+	transitions := f.advance(300)
 	entries := f.Read()
-	require.Len(t, entries, decays)
+	require.Len(t, entries, transitions)
 	chains := byUser(entries)
 	for user, p := range was {
 		chain := chains[user]
@@ -82,7 +82,7 @@ func testInCallFeedGrey(t *testing.T, c *calls.Calling) {
 	f.inCall("left", 50)
 	f.requireEntries(entry("left", neverSeen(), hasLeft(f.start)))
 	require.Equal(t, hasLeft(f.start), f.published("left"))
-	require.Zero(t, f.sweep(100), "the end of a call of a grey user is no change")
+	require.Zero(t, f.advance(100), "the end of a call of a grey user is no change")
 }
 
 // testInCallBeforeFeed: a feed publishes who is in a call when it begins.
@@ -98,7 +98,7 @@ func testInCallBeforeFeed(t *testing.T, c *calls.Calling) {
 	require.Equal(t, talking(here), f.published("alice"))
 	if f.start < ends {
 		require.Equal(t, talking(here), f.published("bob"))
-		require.Equal(t, 1, f.sweep(maxPlayed))
+		require.Equal(t, 1, f.advance(maxPlayed))
 		f.requireEntries(entry("bob", talking(here), here))
 	}
 	kit.SetInCall(t, c.Store, kit.Namespace, "alice", 0)

@@ -15,7 +15,7 @@ import (
 )
 
 // Run tests that stores keep the contract of changes feeds. Run includes it. Each subtest opens a store of its
-// own. The model compares each entry that readers get after any writes, sweeps, trims and deletions.
+// own. The model compares each entry that readers get after any writes, advances, trims and deletions.
 func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	kit.RunEach(t, open, kit.Cases{
@@ -28,20 +28,20 @@ func Run(t *testing.T, open kit.Open) {
 		{"Forget/Pinged", testChangesOfForgetAndPing},
 		{"Trim/Everyone", testChangesOfTrimmedNamespace},
 		{"Trim/AfterDelete", testTrimWithoutFeed},
-		{"Sweep/Again", testSweepAgain},
-		{"Sweep/Begun", testSweepYellowBefore},
-		{"Sweep/Many", testSweepMany},
-		{"Sweep/OneInstant", testSweepOneInstant},
-		{"Sweep/TooManyInOneInstant", testSweepTooManyInOneInstant},
-		{"Sweep/Ahead", testSweepAhead},
-		{"Sweep/OtherThresholds", testSweepOtherThresholds},
-		{"Sweep/LongThresholds", testSweepLongThresholds},
-		{"Sweep/Namespaces", testSweepNamespaces},
-		{"Sweep/Together", testSweepTogether},
-		{"Places/OfEntries", testPlacesOfEntries},
-		{"Places/Invalid", testPlacesInvalid},
-		{"Places/Altered", testPlacesAltered},
-		{"Places/OtherNamespace", testPlacesOfOtherNamespace},
+		{"Advance/Again", testAdvanceAgain},
+		{"Advance/Begun", testAdvanceYellowBefore},
+		{"Advance/Many", testAdvanceMany},
+		{"Advance/OneInstant", testAdvanceOneInstant},
+		{"Advance/TooManyInOneInstant", testAdvanceTooManyInOneInstant},
+		{"Advance/Ahead", testAdvanceAhead},
+		{"Advance/OtherThresholds", testAdvanceOtherThresholds},
+		{"Advance/LongThresholds", testAdvanceLongThresholds},
+		{"Advance/Namespaces", testAdvanceNamespaces},
+		{"Advance/Together", testAdvanceTogether},
+		{"Positions/OfEntries", testPositionsOfEntries},
+		{"Positions/Invalid", testPositionsInvalid},
+		{"Positions/Altered", testPositionsAltered},
+		{"Positions/OtherNamespace", testPositionsOfOtherNamespace},
 		{"Read/Namespaces", testReadNamespaces},
 		{"Snapshot", testSnapshot},
 		{"Snapshot/Large", testSnapshotLarge},
@@ -58,8 +58,8 @@ func Run(t *testing.T, open kit.Open) {
 // not more than MaxAhead.
 var Normal = lastseen.Thresholds{Green: 30 * time.Second, Yellow: 5 * time.Minute}
 
-// The tests cannot set the store's clock, and do not wait for it. They sweep up to maxPlayed after the start of a
-// feed, which is playAhead ahead of the clock; together that is less than MaxAhead. What decays in that time was last
+// The tests cannot set the store's clock, and do not wait for it. They advance up to maxPlayed after the start of a
+// feed, which is playAhead ahead of the clock; together that is less than MaxAhead. What changes in that time was last
 // seen one threshold earlier.
 const (
 	playAhead = 500 // ms, longer than it takes to begin a feed in all shards
@@ -72,8 +72,8 @@ type feed struct {
 	s         store.Store
 	namespace string
 	thresholds
-	start  lastseen.Instant // the watermark when the feed had begun, the same in all shards
-	places []store.Place    // read up to here
+	start     lastseen.Instant // the watermark when the feed had begun, the same in all shards
+	positions []store.Position // read up to here
 }
 
 type thresholds = lastseen.Thresholds
@@ -85,8 +85,8 @@ func beginWith(t *testing.T, s store.Store, namespace string, th thresholds) *fe
 	f := &feed{t: t, s: s, namespace: namespace, thresholds: th}
 	recordChanges(t, s, namespace, th)
 	f.start = kit.Now(t, s) + playAhead
-	f.sweep(0)
-	f.places = f.readFrom(nil, store.MaxChangesRead).Places
+	f.advance(0)
+	f.positions = f.readFrom(nil, store.MaxChangesRead).Positions
 	return f
 }
 
@@ -96,13 +96,13 @@ func recordChanges(t require.TestingT, s store.Store, namespace string, th thres
 	require.NoError(t, s.RecordChanges(context.Background(), namespace, th))
 }
 
-// decaysYellow returns the time of a user who turns yellow so many milliseconds after the start, decaysGrey that of
+// yellowAt returns the time of a user who turns yellow so many milliseconds after the start, greyAt that of
 // one who then turns grey.
-func (f *feed) decaysYellow(after lastseen.Instant) lastseen.Instant {
+func (f *feed) yellowAt(after lastseen.Instant) lastseen.Instant {
 	return f.start.Add(-f.Green) + after
 }
 
-func (f *feed) decaysGrey(after lastseen.Instant) lastseen.Instant {
+func (f *feed) greyAt(after lastseen.Instant) lastseen.Instant {
 	return f.start.Add(-f.Yellow) + after
 }
 
@@ -114,40 +114,40 @@ func (f *feed) leave(user string, at lastseen.Instant) {
 	kit.Write(f.s.Leave).In(f.t, f.namespace, at, user)
 }
 
-// sweepOnce calls SweepChanges once, up to so many milliseconds after the start.
-func (f *feed) sweepOnce(after lastseen.Instant) store.ChangesSweep {
-	sweep := &store.ChangesSweep{Namespace: f.namespace, Thresholds: f.thresholds, Now: f.start + after}
-	f.s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
-	require.NoError(f.t, sweep.Err)
-	require.GreaterOrEqual(f.t, sweep.Lag, time.Duration(0))
-	if sweep.Decays == 0 {
-		require.Zero(f.t, sweep.Lag)
+// advanceOnce calls AdvanceChanges once, up to so many milliseconds after the start.
+func (f *feed) advanceOnce(after lastseen.Instant) store.ChangesAdvance {
+	advance := &store.ChangesAdvance{Namespace: f.namespace, Thresholds: f.thresholds, Now: f.start + after}
+	f.s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{advance})
+	require.NoError(f.t, advance.Err)
+	require.GreaterOrEqual(f.t, advance.Lag, time.Duration(0))
+	if advance.Transitions == 0 {
+		require.Zero(f.t, advance.Lag)
 	}
-	return *sweep
+	return *advance
 }
 
-// sweep moves the watermark, with as many calls as that takes, and returns the number of decays.
-func (f *feed) sweep(after lastseen.Instant) (decays int) {
+// advance moves the watermark, with as many calls as that takes, and returns the number of transitions.
+func (f *feed) advance(after lastseen.Instant) (transitions int) {
 	for more := true; more; {
-		sweep := f.sweepOnce(after)
-		require.False(f.t, sweep.Begun)
-		require.False(f.t, sweep.Elsewhere)
-		if more = sweep.More; !more {
-			require.Equal(f.t, f.start+after, sweep.Watermark)
+		advance := f.advanceOnce(after)
+		require.False(f.t, advance.Begun)
+		require.False(f.t, advance.Elsewhere)
+		if more = advance.More; !more {
+			require.Equal(f.t, f.start+after, advance.Watermark)
 		}
-		decays += sweep.Decays
+		transitions += advance.Transitions
 	}
-	return decays
+	return transitions
 }
 
-// try reads after some places, which may be a reset.
-func (f *feed) try(after []store.Place, limit int) store.ChangesRead {
+// try reads after some positions, which may be a reset.
+func (f *feed) try(after []store.Position, limit int) store.ChangesRead {
 	given := slices.Clone(after)
 	read := &store.ChangesRead{Namespace: f.namespace, After: after, Limit: limit}
 	f.s.ReadChanges(context.Background(), []*store.ChangesRead{read})
 	require.NoError(f.t, read.Err)
-	require.Equal(f.t, given, after, "the places passed in were changed")
-	require.NotEmpty(f.t, read.Places)
+	require.Equal(f.t, given, after, "the positions passed in were changed")
+	require.NotEmpty(f.t, read.Positions)
 	if read.Reset {
 		require.Empty(f.t, read.Changes)
 		require.False(f.t, read.More)
@@ -156,18 +156,18 @@ func (f *feed) try(after []store.Place, limit int) store.ChangesRead {
 	return *read
 }
 
-// readFrom reads one page after some places.
-func (f *feed) readFrom(after []store.Place, limit int) store.ChangesRead {
+// readFrom reads one page after some positions.
+func (f *feed) readFrom(after []store.Position, limit int) store.ChangesRead {
 	read := f.try(after, limit)
 	require.False(f.t, read.Reset)
 	return read
 }
 
-// all reads all pages after some places, and returns the entries and the places at the end.
-func (f *feed) all(after []store.Place, limit int) (entries []store.Change, end []store.Place) {
+// all reads all pages after some positions, and returns the entries and the positions at the end.
+func (f *feed) all(after []store.Position, limit int) (entries []store.Change, end []store.Position) {
 	for n := 0; ; n++ {
 		read := f.readFrom(after, limit)
-		entries, after = append(entries, read.Changes...), read.Places
+		entries, after = append(entries, read.Changes...), read.Positions
 		if !read.More {
 			return entries, after
 		}
@@ -177,21 +177,21 @@ func (f *feed) all(after []store.Place, limit int) (entries []store.Change, end 
 
 // Read returns the entries since the last call, without what depends on the store.
 func (f *feed) Read() (entries []store.Change) {
-	entries, f.places = f.all(f.places, store.MaxChangesRead)
+	entries, f.positions = f.all(f.positions, store.MaxChangesRead)
 	return bare(entries)
 }
 
-func (f *feed) requireReset(after []store.Place, why string) []store.Place {
+func (f *feed) requireReset(after []store.Position, why string) []store.Position {
 	read := f.try(after, 10)
 	require.True(f.t, read.Reset, why)
-	return read.Places
+	return read.Positions
 }
 
 func (f *feed) snapshot(users ...string) store.Snapshot {
 	snapshot, err := f.s.SnapshotChanges(context.Background(), f.namespace, users)
 	require.NoError(f.t, err)
 	require.Len(f.t, snapshot.Users, len(users))
-	require.Len(f.t, snapshot.Places, len(f.places))
+	require.Len(f.t, snapshot.Positions, len(f.positions))
 	return snapshot
 }
 
@@ -203,7 +203,7 @@ func (f *feed) published(user string) store.Published { return f.snapshot(user).
 func requireConsistent(t require.TestingT, read *store.ChangesRead) {
 	shards, sizes, most := map[string]int{}, map[int]int{}, 0
 	for _, c := range read.Changes {
-		require.True(t, c.Shard >= 0 && c.Shard < len(read.Places), "shard %d", c.Shard)
+		require.True(t, c.Shard >= 0 && c.Shard < len(read.Positions), "shard %d", c.Shard)
 		if shard, seen := shards[c.User]; seen {
 			require.Equal(t, shard, c.Shard, "%q is in two shards", c.User)
 		}
@@ -223,7 +223,7 @@ func requireEntry(t require.TestingT, c store.Change) {
 		require.NotEqual(t, lastseen.Invisible, shown, "others see that a user is invisible: %+v", c)
 	}
 	if c.Contacts {
-		bare := store.Change{User: c.User, Contacts: true, Recorded: c.Recorded, Shard: c.Shard, Place: c.Place}
+		bare := store.Change{User: c.User, Contacts: true, Recorded: c.Recorded, Shard: c.Shard, Position: c.Position}
 		require.Equal(t, bare, c)
 		return
 	}
@@ -239,7 +239,7 @@ func requireEntry(t require.TestingT, c store.Change) {
 // bare removes what depends on the store from entries.
 func bare(entries []store.Change) []store.Change {
 	for i := range entries {
-		entries[i].Recorded, entries[i].Shard, entries[i].Place = 0, 0, ""
+		entries[i].Recorded, entries[i].Shard, entries[i].Position = 0, 0, ""
 	}
 	return entries
 }
@@ -281,10 +281,10 @@ func Methods(s store.Store, ns string) map[string]kit.Method {
 			return read.Err
 		},
 		"SnapshotChanges": func(ctx context.Context) error { return kit.ErrorOf(s.SnapshotChanges(ctx, ns, alice)) },
-		"SweepChanges": func(ctx context.Context) error {
-			sweep := &store.ChangesSweep{Namespace: ns, Thresholds: Normal, Now: kit.Base}
-			s.SweepChanges(ctx, []*store.ChangesSweep{sweep})
-			return sweep.Err
+		"AdvanceChanges": func(ctx context.Context) error {
+			advance := &store.ChangesAdvance{Namespace: ns, Thresholds: Normal, Now: kit.Base}
+			s.AdvanceChanges(ctx, []*store.ChangesAdvance{advance})
+			return advance.Err
 		},
 	}
 }

@@ -67,7 +67,7 @@ func (m *changesModel) device(t *rapid.T) {
 			ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "device"),
 			At: m.drawAt(t), Gone: rapid.Bool().Draw(t, "gone"),
 		}
-		if rapid.Bool().Draw(t, "beside") { // another device that was heard at about the same time
+		if rapid.Bool().Draw(t, "beside") { // another device that was received at about the same time
 			claims[i].At = m.states[user].At + rapid.SampledFrom([]lastseen.Instant{-1000, -1, 0, 1}).Draw(t, "by")
 			claims[i].At = max(lastseen.MinInstant, min(claims[i].At, m.drawAt(t)))
 		}
@@ -84,7 +84,7 @@ func (m *changesModel) device(t *rapid.T) {
 	}
 }
 
-// firstDevice has a device heard in each shard of the namespace: from then on, leaves concern devices. Those from
+// firstDevice has a device active in each shard of the namespace: from then on, leaves concern devices. Those from
 // before are repeated: a ping would hide them.
 func (m *changesModel) firstDevice(t *rapid.T) {
 	if m.devices == nil {

@@ -43,7 +43,7 @@ func testRemoveEmptyAndFeed(t *testing.T, s store.Store) {
 
 	recordChanges(t, s, kit.Namespace, Normal)
 	f.ping("alice", f.start)
-	read := f.try(f.places, 10)
+	read := f.try(f.positions, 10)
 	if !read.Reset {
 		require.Equal(t, []store.Change{
 			entry("alice", isHere(f.start, lastseen.Green), neverSeen()),
@@ -51,7 +51,7 @@ func testRemoveEmptyAndFeed(t *testing.T, s store.Store) {
 		}, bare(read.Changes))
 	}
 	require.Equal(t, isHere(f.start, lastseen.Green), f.published("alice"))
-	f.places = read.Places
+	f.positions = read.Positions
 	f.leave("alice", f.start)
 	f.requireEntries(entry("alice", isHere(f.start, lastseen.Green), hasLeft(f.start)))
 }

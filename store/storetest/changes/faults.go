@@ -67,15 +67,15 @@ func (m *changesModel) let(pass time.Duration) {
 	}
 }
 
-// step sets the clock, at times with a write before the next sweep. Where the watermark is too far ahead then, the feed
-// begins again; and a store may always drop entries whose age it no longer knows.
+// step sets the clock, at times with a write before the next advance. Where the watermark is too far ahead then, the
+// feed begins again; and a store may always drop entries whose age it no longer knows.
 func (m *changesModel) step(t *rapid.T) {
 	by := rapid.SampledFrom([]time.Duration{time.Minute, time.Hour, 20_000 * time.Hour}).Draw(t, "by")
 	if rapid.Bool().Draw(t, "back") {
 		by = -by
 	}
 	m.forgetHidden(t)
-	end := m.places(t)
+	end := m.positions(t)
 	m.let(m.Step(by))
 	m.relearn(t)
 	for _, r := range m.readers {
@@ -94,22 +94,22 @@ func (m *changesModel) step(t *rapid.T) {
 	}
 }
 
-// places returns the end of the feed.
-func (m *changesModel) places(t *rapid.T) []store.Place {
+// positions returns the end of the feed.
+func (m *changesModel) positions(t *rapid.T) []store.Position {
 	read := &store.ChangesRead{Namespace: kit.Namespace, Limit: 1}
 	m.ReadChanges(context.Background(), []*store.ChangesRead{read})
 	require.True(t, read.Err == nil || !m.recorded, "%v", read.Err)
-	return read.Places
+	return read.Positions
 }
 
-// settle sweeps to the store's clock, and finds out whether the feed began again.
-func (m *changesModel) settle(t *rapid.T, clock lastseen.Instant, end []store.Place, begins bool) {
-	watermark := m.sweepTo(t, clock+playAhead)
+// settle advances the feed to the store's clock, and finds out whether the feed began again.
+func (m *changesModel) settle(t *rapid.T, clock lastseen.Instant, end []store.Position, begins bool) {
+	watermark := m.advanceTo(t, clock+playAhead)
 	read := &store.ChangesRead{Namespace: kit.Namespace, After: end, Limit: 1}
 	m.ReadChanges(context.Background(), []*store.ChangesRead{read})
 	require.NoError(t, read.Err)
 	require.Equal(t, begins, read.Reset, "the watermark was %s, and the clock is %s", m.watermark, clock)
-	if m.advance(watermark); read.Reset {
+	if m.advanceModel(watermark); read.Reset {
 		m.newFeed()
 		m.watermark = watermark
 	}
@@ -130,7 +130,7 @@ func (m *changesModel) fault(t *rapid.T) {
 	} else {
 		require.NoError(t, read.Err)
 		m.newFeed()
-		m.sweepAll(t)
+		m.advanceAll(t)
 	}
 	if m.devices != nil {
 		names = append(names, kit.FirstUsers(m.Store)...)

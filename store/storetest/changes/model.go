@@ -24,7 +24,7 @@ type changesModel struct {
 	states     map[string]lastseen.State
 	recorded   bool             // there is a feed
 	watermark  lastseen.Instant // of all shards
-	epoch      int              // the number of feeds that have begun: places of others are a reset
+	epoch      int              // the number of feeds that have begun: positions of others are a reset
 	log        map[string][]store.Change
 	devices    map[string][]devices.Claim // what users claimed; nil while the namespace has had no device
 	talk       *talk                      // the availability of users; nil if the store cannot keep it
@@ -34,11 +34,11 @@ type changesModel struct {
 	readers    []*modelReader
 }
 
-// modelUsers is the number of users of a model: so few that one call of SweepChanges decays all of them, even if it
-// counts those who pass both thresholds twice.
-const modelUsers = store.MaxSweep/2 - 25 // drawn users, and the first ones, are others
+// modelUsers is the number of users of a model: so few that one call of AdvanceChanges turns all of them yellow or
+// grey, even if it counts those who pass both thresholds twice.
+const modelUsers = store.MaxAdvance/2 - 25 // drawn users, and the first ones, are others
 
-// testChangesModel runs random operations on a store and on the model. Readers read on from new and from old places.
+// testChangesModel runs random operations on a store and on the model. Readers read on from new and from old positions.
 // Each of them gets exactly the entries of the model, or a reset where the feed it was reading has ended.
 func testChangesModel(t *testing.T, open func(testing.TB) kit.Breakable) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -51,22 +51,22 @@ func testChangesModel(t *testing.T, open func(testing.TB) kit.Breakable) {
 		}).Draw(rt, "thresholds")
 		m.record(rt)
 		actions := map[string]func(*rapid.T){
-			"ping":     func(t *rapid.T) { m.write(t, false) },
-			"leave":    func(t *rapid.T) { m.write(t, true) },
-			"bulk":     m.bulk,
-			"device":   m.device,
-			"devices":  m.device,
-			"forget":   m.forget,
-			"delete":   m.delete,
-			"trim":     m.trim,
-			"record":   func(t *rapid.T) { m.record(t) },
-			"sweep":    m.sweep,
-			"sweep on": m.sweep,
-			"snapshot": m.snapshot,
-			"end":      m.end,
-			"read":     m.read,
-			"fork":     m.fork,
-			"":         m.check,
+			"ping":       func(t *rapid.T) { m.write(t, false) },
+			"leave":      func(t *rapid.T) { m.write(t, true) },
+			"bulk":       m.bulk,
+			"device":     m.device,
+			"devices":    m.device,
+			"forget":     m.forget,
+			"delete":     m.delete,
+			"trim":       m.trim,
+			"record":     func(t *rapid.T) { m.record(t) },
+			"advance":    m.advance,
+			"advance on": m.advance,
+			"snapshot":   m.snapshot,
+			"end":        m.end,
+			"read":       m.read,
+			"fork":       m.fork,
+			"":           m.check,
 		}
 		maps.Copy(actions, m.breakages())
 		maps.Copy(actions, m.talking())
@@ -166,7 +166,7 @@ func (m *changesModel) delete(t *rapid.T) {
 // endFeed notes that there is no feed until the next RecordChanges.
 func (m *changesModel) endFeed() { m.recorded = false }
 
-// newFeed notes that places up to now are a reset.
+// newFeed notes that positions up to now are a reset.
 func (m *changesModel) newFeed() {
 	m.epoch++
 	m.recorded, m.log = true, map[string][]store.Change{}
@@ -211,45 +211,46 @@ func (m *changesModel) record(t *rapid.T) {
 	m.renewed = m.passed
 	if !m.recorded {
 		m.newFeed()
-		m.sweepAll(t)
+		m.advanceAll(t)
 	}
 }
 
-// sweepAll gives all shards one watermark: that of the shards which still have the feed before, if it is near.
-func (m *changesModel) sweepAll(t *rapid.T) {
+// advanceAll gives all shards one watermark: that of the shards which still have the feed before, if it is near.
+func (m *changesModel) advanceAll(t *rapid.T) {
 	to := kit.Now(t, m) + playAhead
 	if m.watermark > to && m.watermark <= to+maxPlayed {
 		to = m.watermark
 	}
-	m.watermark = m.sweepTo(t, to)
+	m.watermark = m.advanceTo(t, to)
 }
 
-// sweepTo sweeps until no more users decay and returns the watermark. It stops at each end of an availability: for a
-// user whose status also decays on the way, one sweep may append one entry or two.
-func (m *changesModel) sweepTo(t *rapid.T, to lastseen.Instant) lastseen.Instant {
+// advanceTo advances the feed until no more users turn yellow or grey and returns the watermark. It stops at each end
+// of an availability: for a user whose status also changes with time on the way, one advance may append one entry or
+// two.
+func (m *changesModel) advanceTo(t *rapid.T, to lastseen.Instant) lastseen.Instant {
 	for _, stop := range m.stops(to) {
-		m.sweepOnce(t, stop)
+		m.advanceOnce(t, stop)
 	}
-	return m.sweepOnce(t, to)
+	return m.advanceOnce(t, to)
 }
 
-// sweepOnce sweeps until no more users decay.
-func (m *changesModel) sweepOnce(t *rapid.T, to lastseen.Instant) lastseen.Instant {
+// advanceOnce advances the feed until no more users turn yellow or grey.
+func (m *changesModel) advanceOnce(t *rapid.T, to lastseen.Instant) lastseen.Instant {
 	for range 100 {
-		sweep := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: m.thresholds, Now: to}
-		m.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
-		require.NoError(t, sweep.Err)
-		require.False(t, sweep.Elsewhere)
-		if !sweep.More {
-			return sweep.Watermark
+		advance := &store.ChangesAdvance{Namespace: kit.Namespace, Thresholds: m.thresholds, Now: to}
+		m.AdvanceChanges(context.Background(), []*store.ChangesAdvance{advance})
+		require.NoError(t, advance.Err)
+		require.False(t, advance.Elsewhere)
+		if !advance.More {
+			return advance.Watermark
 		}
 	}
-	t.Fatal("the sweeps do not end")
+	t.Fatal("the advances do not end")
 	return 0
 }
 
-// sweep moves the watermark a little, or to a little before or after the store's clock.
-func (m *changesModel) sweep(t *rapid.T) {
+// advance moves the watermark a little, or to a little before or after the store's clock.
+func (m *changesModel) advance(t *rapid.T) {
 	clock := kit.Now(t, m)
 	to := m.watermark + rapid.SampledFrom([]lastseen.Instant{-kit.Minute, -1, 0, 1, 2, 5, 60, 250}).Draw(t, "on")
 	if rapid.IntRange(0, 3).Draw(t, "to the clock") == 0 {
@@ -260,18 +261,18 @@ func (m *changesModel) sweep(t *rapid.T) {
 		RequireNotRecorded(t, m)
 		return
 	}
-	require.Equal(t, max(m.watermark, to), m.sweepTo(t, to))
-	m.advance(to)
+	require.Equal(t, max(m.watermark, to), m.advanceTo(t, to))
+	m.advanceModel(to)
 }
 
-// advance moves the model's watermark, if this is forward.
-func (m *changesModel) advance(to lastseen.Instant) {
+// advanceModel moves the model's watermark, if this is forward.
+func (m *changesModel) advanceModel(to lastseen.Instant) {
 	for _, stop := range append(m.stops(to), to) {
-		m.advanceOnce(stop)
+		m.advanceModelOnce(stop)
 	}
 }
 
-func (m *changesModel) advanceOnce(to lastseen.Instant) {
+func (m *changesModel) advanceModelOnce(to lastseen.Instant) {
 	if to <= m.watermark {
 		return
 	}

@@ -18,8 +18,8 @@ import (
 
 const raceUsers = 12
 
-// testChangesConcurrent: while users come, go, decay and are forgotten, readers begin with snapshots at any time. To
-// each of them, each entry continues from what it knew of the user, and in the end it knows what is there.
+// testChangesConcurrent: while users come, go, turn yellow or grey, and are forgotten, readers begin with snapshots at
+// any time. To each of them, each entry continues from what it knew of the user, and in the end it knows what is there.
 func testChangesConcurrent(t *testing.T, s store.Store) { testConcurrentWrites(t, s, randomWrite) }
 
 // testConcurrentWrites has random writes made at once.
@@ -28,7 +28,7 @@ func testConcurrentWrites(t *testing.T, s store.Store, write func(*feed, *rand.R
 	f := Begin(t, s)
 	var writing, others sync.WaitGroup
 	stop := make(chan struct{})
-	others.Go(func() { sweepUntil(t, f, stop) })
+	others.Go(func() { advanceUntil(t, f, stop) })
 	views := make([]*view, readers)
 	for i := range views {
 		others.Go(func() { views[i] = readUntil(t, f, stop) })
@@ -48,7 +48,7 @@ func testConcurrentWrites(t *testing.T, s store.Store, write func(*feed, *rand.R
 	others.Wait()
 	require.False(t, t.Failed())
 
-	f.sweepOnce(maxPlayed)
+	f.advanceOnce(maxPlayed)
 	names := raceNames()
 	snapshot := f.snapshot(names...)
 	states, described, err := s.Describe(context.Background(), kit.Namespace, names)
@@ -75,7 +75,7 @@ func raceNames() (names []string) {
 // randomWrite writes about one of a few users at a time around one of the thresholds.
 func randomWrite(f *feed, random *rand.Rand) (err error) {
 	user := fmt.Sprint("u", random.IntN(raceUsers))
-	at := []lastseen.Instant{f.start, f.decaysYellow(0), f.decaysGrey(0)}[random.IntN(3)]
+	at := []lastseen.Instant{f.start, f.yellowAt(0), f.greyAt(0)}[random.IntN(3)]
 	at += lastseen.Instant(random.IntN(maxPlayed))
 	batch := []store.PresenceEvent{{User: user, At: at}}
 	switch random.IntN(12) {
@@ -96,7 +96,7 @@ func randomWrite(f *feed, random *rand.Rand) (err error) {
 // records a device, or forgets the user.
 func randomTalk(f *feed, random *rand.Rand) (err error) {
 	ctx, user := context.Background(), fmt.Sprint("u", random.IntN(raceUsers))
-	at := f.decaysYellow(lastseen.Instant(random.IntN(maxPlayed)))
+	at := f.yellowAt(lastseen.Instant(random.IntN(maxPlayed)))
 	batch := []store.PresenceEvent{{User: user, At: at}}
 	switch random.IntN(8) {
 	case 0:
@@ -126,18 +126,18 @@ func testAvailabilityChangesConcurrent(t *testing.T, s store.Store) {
 	testConcurrentWrites(t, s, randomTalk)
 }
 
-// sweepUntil moves the watermark in small steps.
-func sweepUntil(t *testing.T, f *feed, stop chan struct{}) {
+// advanceUntil moves the watermark in small steps.
+func advanceUntil(t *testing.T, f *feed, stop chan struct{}) {
 	for after := lastseen.Instant(0); after < maxPlayed; after += 5 {
 		select {
 		case <-stop:
 			return
 		default:
 		}
-		sweep := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: Normal, Now: f.start + after}
-		f.s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
-		if sweep.Err != nil || sweep.Begun {
-			t.Errorf("%+v", sweep)
+		advance := &store.ChangesAdvance{Namespace: kit.Namespace, Thresholds: Normal, Now: f.start + after}
+		f.s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{advance})
+		if advance.Err != nil || advance.Begun {
+			t.Errorf("%+v", advance)
 		}
 	}
 }
@@ -165,8 +165,8 @@ func readUntil(t *testing.T, f *feed, stop chan struct{}) *view {
 
 // view is what a reader of the namespace ns knows.
 type view struct {
-	users  map[string]store.Published
-	places []store.Place
+	users     map[string]store.Published
+	positions []store.Position
 }
 
 func newView(s store.Store) (*view, error) {
@@ -175,7 +175,7 @@ func newView(s store.Store) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{users: map[string]store.Published{}, places: snapshot.Places}
+	v := &view{users: map[string]store.Published{}, positions: snapshot.Positions}
 	for i, user := range names {
 		v.users[user] = snapshot.Users[i]
 	}
@@ -185,7 +185,7 @@ func newView(s store.Store) (*view, error) {
 // readOn reads to the end.
 func (v *view) readOn(s store.Store) error {
 	for {
-		read := &store.ChangesRead{Namespace: kit.Namespace, After: v.places, Limit: 7}
+		read := &store.ChangesRead{Namespace: kit.Namespace, After: v.positions, Limit: 7}
 		s.ReadChanges(context.Background(), []*store.ChangesRead{read})
 		if read.Err != nil || read.Reset {
 			return fmt.Errorf("reset %t, %w", read.Reset, read.Err)
@@ -195,7 +195,7 @@ func (v *view) readOn(s store.Store) error {
 				return err
 			}
 		}
-		if v.places = read.Places; !read.More {
+		if v.positions = read.Positions; !read.More {
 			return nil
 		}
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// modelReader is a reader of the feed of a model, at some place.
+// modelReader is a reader of the feed of a model, at some position.
 type modelReader struct {
-	epoch  int // of the feed that places are of
-	places []store.Place
-	taken  time.Duration              // when places were taken, in the model's time
-	next   map[string]int             // the number of the log's entries of each user that were before places
-	users  map[string]store.Published // what it knows of users
-	lossy  bool                       // a reset is right
+	epoch     int // of the feed that positions are of
+	positions []store.Position
+	taken     time.Duration              // when positions were taken, in the model's time
+	next      map[string]int             // the number of the log's entries of each user that were before positions
+	users     map[string]store.Published // what it knows of users
+	lossy     bool                       // a reset is right
 	// The log does not have what the reader must get next: it can only be checked that an entry continues from what
 	// the reader knows, and that it knows what is there in the end.
 	inexact bool
@@ -37,10 +37,11 @@ func (m *changesModel) add(t *rapid.T, r *modelReader) {
 	m.readers[rapid.IntRange(0, maxReaders-1).Draw(t, "replaced")] = r
 }
 
-// at makes a reader begin at places that are the end of the feed, without knowing users.
-func (m *changesModel) at(places []store.Place) *modelReader {
+// at makes a reader begin at positions that are the end of the feed, without knowing users.
+func (m *changesModel) at(positions []store.Position) *modelReader {
 	r := &modelReader{
-		epoch: m.epoch, places: places, taken: m.passed, next: map[string]int{}, users: map[string]store.Published{},
+		epoch: m.epoch, positions: positions, taken: m.passed,
+		next: map[string]int{}, users: map[string]store.Published{},
 	}
 	for user, entries := range m.log {
 		r.next[user] = len(entries)
@@ -57,7 +58,7 @@ func (m *changesModel) snapshot(t *rapid.T) {
 		return
 	}
 	require.NoError(t, err)
-	r := m.at(snapshot.Places)
+	r := m.at(snapshot.Positions)
 	for i, user := range names {
 		require.Equal(t, m.published(user), snapshot.Users[i])
 		r.users[user] = snapshot.Users[i]
@@ -76,17 +77,17 @@ func (m *changesModel) end(t *rapid.T) {
 	require.NoError(t, read.Err)
 	require.False(t, read.Reset)
 	require.Empty(t, read.Changes)
-	m.add(t, m.at(read.Places))
+	m.add(t, m.at(read.Positions))
 }
 
-// fork adds a reader that continues from the place of another one, which reads on. So places are used again when
+// fork adds a reader that continues from the position of another one, which reads on. So positions are used again when
 // they are old.
 func (m *changesModel) fork(t *rapid.T) {
 	if len(m.readers) == 0 {
 		return
 	}
 	fork := *rapid.SampledFrom(m.readers).Draw(t, "reader")
-	fork.places = slices.Clone(fork.places)
+	fork.positions = slices.Clone(fork.positions)
 	fork.next, fork.users = maps.Clone(fork.next), maps.Clone(fork.users)
 	m.add(t, &fork)
 }
@@ -99,7 +100,7 @@ func (m *changesModel) read(t *rapid.T) {
 		if rapid.Bool().Draw(t, "reads") {
 			limit := rapid.SampledFrom([]int{1, 2, 5, 100, store.MaxChangesRead}).Draw(t, "limit")
 			readers = append(readers, r)
-			reads = append(reads, &store.ChangesRead{Namespace: kit.Namespace, After: r.places, Limit: limit})
+			reads = append(reads, &store.ChangesRead{Namespace: kit.Namespace, After: r.positions, Limit: limit})
 		}
 	}
 	m.ReadChanges(context.Background(), reads)
@@ -110,7 +111,7 @@ func (m *changesModel) read(t *rapid.T) {
 
 func (m *changesModel) readToEnd(t *rapid.T, r *modelReader) {
 	for range 10_000 {
-		read := &store.ChangesRead{Namespace: kit.Namespace, After: r.places, Limit: store.MaxChangesRead}
+		read := &store.ChangesRead{Namespace: kit.Namespace, After: r.positions, Limit: store.MaxChangesRead}
 		m.ReadChanges(context.Background(), []*store.ChangesRead{read})
 		if m.take(t, r, read); !read.More {
 			return
@@ -132,14 +133,14 @@ func (m *changesModel) take(t *rapid.T, r *modelReader, read *store.ChangesRead)
 		aged := m.passed-r.taken >= store.ChangesKept
 		require.True(t, r.epoch != m.epoch || r.lossy || r.inexact || aged, "a reset without a reason")
 		require.Empty(t, read.Changes)
-		*r = *m.at(read.Places)
+		*r = *m.at(read.Positions)
 		return
 	}
-	require.True(t, r.epoch == m.epoch || r.inexact, "the places are of a feed that ended")
+	require.True(t, r.epoch == m.epoch || r.inexact, "the positions are of a feed that ended")
 	for _, c := range read.Changes {
 		m.takeEntry(t, r, c)
 	}
-	if r.places, r.taken = read.Places, m.passed; read.More {
+	if r.positions, r.taken = read.Positions, m.passed; read.More {
 		r.taken = 0 // the next entry may be as old as any
 		return
 	}

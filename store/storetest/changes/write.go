@@ -23,12 +23,12 @@ func testChangesOfWrites(t *testing.T, s store.Store) {
 	at := f.start
 	before := kit.Now(t, s)
 	f.ping("alice", at)
-	entries, end := f.all(f.places, 10)
+	entries, end := f.all(f.positions, 10)
 	recorded := entries[0].Recorded
 	require.GreaterOrEqual(t, recorded, before.Add(-time.Second))
 	require.LessOrEqual(t, recorded, kit.Now(t, s).Add(time.Second))
 	require.Equal(t, []store.Change{entry("alice", neverSeen(), isHere(at, lastseen.Green))}, bare(entries))
-	f.places = end
+	f.positions = end
 
 	f.ping("alice", at+1)
 	f.ping("alice", at)
@@ -64,10 +64,10 @@ func testChangesOfBatch(t *testing.T, s store.Store) {
 	}
 
 	kit.Write(s.Ping).Send(t, kit.Namespace, []store.PresenceEvent{
-		{User: "twice", At: f.decaysGrey(500)},
+		{User: "twice", At: f.greyAt(500)},
 		{User: "other", At: at},
 		{User: "twice", At: at},
-		{User: "twice", At: f.decaysGrey(0)},
+		{User: "twice", At: f.greyAt(0)},
 	})
 	entries := byUser(f.Read())["twice"]
 	require.NotEmpty(t, entries)
@@ -106,13 +106,13 @@ func testChangesOfWritesAhead(t *testing.T, s store.Store) {
 func testChangesOfUserIDs(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	ids := kit.OddIDs()
-	kit.Write(s.Ping).In(t, kit.Namespace, f.decaysYellow(100), ids...)
+	kit.Write(s.Ping).In(t, kit.Namespace, f.yellowAt(100), ids...)
 	sent := byUser(f.Read())
-	require.Equal(t, len(ids), f.sweep(200))
-	decayed, snapshot := byUser(f.Read()), f.snapshot(ids...)
+	require.Equal(t, len(ids), f.advance(200))
+	turned, snapshot := byUser(f.Read()), f.snapshot(ids...)
 	for i, id := range ids {
 		require.Len(t, sent[id], 1, "%q", id)
-		require.Len(t, decayed[id], 1, "%q", id)
+		require.Len(t, turned[id], 1, "%q", id)
 		require.Equal(t, lastseen.Yellow, snapshot.Users[i].Status, "%q", id)
 		kit.Forget(t, s, id)
 	}

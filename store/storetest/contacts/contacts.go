@@ -95,7 +95,7 @@ func testContactsPages(t *testing.T, s store.Store) {
 	changeContacts(t, s, "alice", nil, []string{"u000004"})
 	page, err := s.ListContacts(ctx, kit.Namespace, "alice", "u000004", 1)
 	require.NoError(t, err)
-	require.Equal(t, []string{"u000005"}, page, "the place need not exist")
+	require.Equal(t, []string{"u000005"}, page, "the position need not exist")
 	page, err = s.ListContacts(ctx, kit.Namespace, "alice", "u000024", 1)
 	require.NoError(t, err)
 	require.Empty(t, page, "nothing of the next owner")

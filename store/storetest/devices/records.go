@@ -108,7 +108,7 @@ func testDevicesOfUserIDs(t *testing.T, s store.Store) {
 	}
 }
 
-// testDeviceTimes: a device may be heard at any time.
+// testDeviceTimes: a device may be active at any time.
 func testDeviceTimes(t *testing.T, s store.Store) {
 	for _, at := range []lastseen.Instant{
 		lastseen.MinInstant, 2, 999, 1000, 100_123_000, kit.Base - 1, kit.Base, kit.Base + 1,

@@ -69,7 +69,7 @@ func State(claims []Claim) (s lastseen.State) {
 	return lastseen.State{At: s.At, Left: s.Left && len(Alive(claims, s.At)) == 0}
 }
 
-// Alive returns the devices that have not left and were heard within the window before a time.
+// Alive returns the devices that have not left and were active within the window before a time.
 func Alive(claims []Claim, at lastseen.Instant) map[string]Claim {
 	devices, everywhere := map[string]Claim{}, lastseen.Instant(0)
 	for _, c := range claims {

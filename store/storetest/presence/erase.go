@@ -63,7 +63,7 @@ func testNamespacePages(t *testing.T, s store.Store) {
 	}
 	page, err := s.Namespaces(ctx, "room-25x", 1)
 	require.NoError(t, err)
-	require.Equal(t, "room-26", page[0].Name, "the place need not exist")
+	require.Equal(t, "room-26", page[0].Name, "the position need not exist")
 }
 
 func testRegister(t *testing.T, s store.Store) {

@@ -28,7 +28,7 @@ func Run(t *testing.T, open kit.Open) {
 		{"Trim/ClockMoved", testTrimClockMoved},
 		{"Trim/Held", testTrimHeld},
 		{"RemoveEmpty/Writers", testRemoveEmptyWriters},
-		{"Scan/InvalidPlaces", testScanInvalidPlaces},
+		{"Scan/InvalidPositions", testScanInvalidPositions},
 		{"Scan/Limits", testScanLimits},
 		{"Namespaces", testNamespaces},
 		{"Namespaces/Pages", testNamespacePages},

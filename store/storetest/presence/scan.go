@@ -16,8 +16,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// ScanFrom scans a namespace from a place to the end, and returns the users that it finds, once each.
-func ScanFrom(t require.TestingT, s store.Store, namespace string, after store.Place, limit int) map[string]bool {
+// ScanFrom scans a namespace from a position to the end, and returns the users that it finds, once each.
+func ScanFrom(t require.TestingT, s store.Store, namespace string, after store.Position, limit int) map[string]bool {
 	found := map[string]bool{}
 	for range 100_000 {
 		users, next, err := s.ScanUsers(context.Background(), namespace, after, limit)
@@ -45,28 +45,28 @@ func setOf(users []string) map[string]bool {
 // scanModel is a scan in progress, of users with every kind of name.
 type scanModel struct {
 	store.Store
-	names  []string
-	known  map[string]bool // now
-	steady map[string]bool // known since the scan began
-	found  map[string]bool
-	places []store.Place // of all scans; the scan continues at the last one, and begins at ""
+	names     []string
+	known     map[string]bool // now
+	steady    map[string]bool // known since the scan began
+	found     map[string]bool
+	positions []store.Position // of all scans; the scan continues at the last one, and begins at ""
 }
 
 // testScanModel: scans find everyone who stays, and nobody who is not there, while others come and go.
 func testScanModel(t *testing.T, open kit.Open) {
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &scanModel{Store: open(t), names: kit.OddIDs(), places: []store.Place{""}}
+		m := &scanModel{Store: open(t), names: kit.OddIDs(), positions: []store.Position{""}}
 		m.write(rt, m.names[:rapid.IntRange(0, len(m.names)).Draw(rt, "n")])
 		rt.Repeat(map[string]func(*rapid.T){
-			"ping":    func(t *rapid.T) { m.write(t, m.draw(t)) },
-			"forget":  m.forget,
-			"trim":    m.trim,
-			"delete":  m.delete,
-			"scan":    m.scan,
-			"scan on": m.scan,
-			"places":  m.scanElsewhere,
+			"ping":      func(t *rapid.T) { m.write(t, m.draw(t)) },
+			"forget":    m.forget,
+			"trim":      m.trim,
+			"delete":    m.delete,
+			"scan":      m.scan,
+			"scan on":   m.scan,
+			"positions": m.scanElsewhere,
 		})
-		for more := true; more; more = m.places[len(m.places)-1] != "" {
+		for more := true; more; more = m.positions[len(m.positions)-1] != "" {
 			m.scan(rt)
 		}
 	})
@@ -110,7 +110,7 @@ func (m *scanModel) delete(t *rapid.T) {
 
 // scan makes one step of the scan.
 func (m *scanModel) scan(t *rapid.T) {
-	after := m.places[len(m.places)-1]
+	after := m.positions[len(m.positions)-1]
 	if after == "" {
 		m.steady, m.found = maps.Clone(m.known), map[string]bool{}
 	}
@@ -121,38 +121,38 @@ func (m *scanModel) scan(t *rapid.T) {
 		require.True(t, m.known[user], "%q is not known", user)
 		m.found[user] = true
 	}
-	m.places = append(m.places, next)
+	m.positions = append(m.positions, next)
 	if next == "" {
 		maps.DeleteFunc(m.steady, func(user string, _ bool) bool { return m.found[user] })
 		require.Empty(t, m.steady, "the scan missed them")
 	}
 }
 
-// scanElsewhere scans from any place, such as one from before the namespace was deleted, or of another namespace.
+// scanElsewhere scans from any position, such as one from before the namespace was deleted, or of another namespace.
 func (m *scanModel) scanElsewhere(t *rapid.T) {
 	other := rapid.SampledFrom([]string{kit.Namespace, "other"}).Draw(t, "namespace")
 	after := rapid.OneOf(
-		rapid.SampledFrom(m.places), rapid.Map(rapid.StringMatching(`[0-9/-]{0,9}`), func(s string) store.Place {
-			return store.Place(s)
+		rapid.SampledFrom(m.positions), rapid.Map(rapid.StringMatching(`[0-9/-]{0,9}`), func(s string) store.Position {
+			return store.Position(s)
 		})).Draw(t, "after")
 	for user := range ScanFrom(t, m, other, after, 100) {
 		require.True(t, other == kit.Namespace && m.known[user], "%q is not known", user)
 	}
 }
 
-// testScanInvalidPlaces: from what is not a place, a scan begins.
-func testScanInvalidPlaces(t *testing.T, s store.Store) {
+// testScanInvalidPositions: from what is not a position, a scan begins.
+func testScanInvalidPositions(t *testing.T, s store.Store) {
 	const all = 400
 	want := setOf(kit.Crowd(t, s, all))
-	for _, place := range []store.Place{
+	for _, position := range []store.Position{
 		"", " ", "x", "-", "/", "//", "0", "-1", "0/0", "-1/0/x", "0/-1/x", "0-0", "-1-0", "1.5/0/x", "+0/0/x",
 		"0/0x1/x", "99999/0/", "0/99999999999999999999/x", "99999999999999999999/0/x", "99999999999999999999-0",
-		store.Place(fmt.Sprint(math.MaxInt64, "/0/x")), store.Place(fmt.Sprint(math.MaxInt64, "-0")),
+		store.Position(fmt.Sprint(math.MaxInt64, "/0/x")), store.Position(fmt.Sprint(math.MaxInt64, "-0")),
 		"\x00", "\xff\xfe", "0/0/\xff",
-		store.Place(strings.Repeat("9", 100_000)), store.Place(strings.Repeat("x/", 100_000)),
-		store.Place("0/0/" + strings.Repeat("x", 100_000)),
+		store.Position(strings.Repeat("9", 100_000)), store.Position(strings.Repeat("x/", 100_000)),
+		store.Position("0/0/" + strings.Repeat("x", 100_000)),
 	} {
-		require.Equal(t, want, ScanFrom(t, s, kit.Namespace, place, 150), "%.50q", place)
+		require.Equal(t, want, ScanFrom(t, s, kit.Namespace, position, 150), "%.50q", position)
 	}
 }
 

@@ -65,7 +65,7 @@ func testReady(t *testing.T, s store.Store) {
 
 func testLease(t *testing.T, s store.Store) {
 	for range 2 { // taken, and prolonged
-		for _, name := range []string{"sweep", "other"} {
+		for _, name := range []string{"job", "other"} {
 			granted, err := s.Lease(context.Background(), name, time.Hour)
 			require.NoError(t, err)
 			require.True(t, granted)

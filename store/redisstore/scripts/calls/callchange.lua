@@ -53,14 +53,14 @@ local function write_due(c)
   redis.call('ZADD', due_key, time_text(c.due), c.id)
 end
 
--- Writes active calls after some of their parties were heard: see load_actives. When they expire is written only of
+-- Writes active calls after some of their parties were active: see load_actives. When they expire is written only of
 -- those that are renewed: that is late enough, because callexpire.lua looks at the call.
-local function write_heard(calls, renewed)
+local function write_active(calls, renewed)
   local texts, due = {}, {}
   for _, c in ipairs(calls) do
     texts[#texts + 1] = c.id
-    texts[#texts + 1] = c.text and c.before .. time_text(c.due) .. ' ' .. time_text(c.from_heard) .. ' ' ..
-      time_text(c.to_heard) .. ' ' .. time_text(c.timeout) .. ' ' .. time_text(c.shown_until) ..
+    texts[#texts + 1] = c.text and c.before .. time_text(c.due) .. ' ' .. time_text(c.from_active) .. ' ' ..
+      time_text(c.to_active) .. ' ' .. time_text(c.timeout) .. ' ' .. time_text(c.shown_until) ..
       string.sub(c.text, c.after) or format_call(c)
     if renewed[c.id] then
       due[#due + 1] = time_text(c.due)
@@ -106,15 +106,15 @@ local function expire_call(c)
   finish_call(c, expired_states[c.state], time_of(c.due))
 end
 
--- Records that a party of an active call was heard, and reports whether its parties are noted, because less than half of
--- the timeout is left until the end in their details: servers send four keepalives in it.
+-- Records that a party of an active call was active, and reports whether its parties are noted, because less than half
+-- of the timeout is left until the end in their details: servers send four keepalives in it.
 local function record_alive(c, user)
   if user == c.from then
-    c.from_heard = logical
+    c.from_active = logical
   else
-    c.to_heard = logical
+    c.to_active = logical
   end
-  c.due = math.min(c.from_heard, c.to_heard) + c.timeout
+  c.due = math.min(c.from_active, c.to_active) + c.timeout
   local ends = time_of(c.due)
   local moved = ends - c.shown_until
   local late = moved > 0 and c.shown_until - now < c.timeout / 2

@@ -3,9 +3,9 @@
 -- KEYS  see calls.lua
 -- ARGV  user, device, user, device, …: at most max_call_batch users
 --
--- Returns {unreadable, steps, heard, copies}: unreadable is the ID of a call that another program wrote, if there is
--- one; the steps are those of calls that expired before. Heard has three values for each user: the ID of the call in
--- which the user was heard, its version, and in how many milliseconds it expires; '', 0 and 0 for a user who was
+-- Returns {unreadable, steps, active, copies}: unreadable is the ID of a call that another program wrote, if there is
+-- one; the steps are those of calls that expired before. Received has three values for each user: the ID of the call in
+-- which the user was active, its version, and in how many milliseconds it expires; '', 0 and 0 for a user who was
 -- ignored. Copies is what has to be copied: user, until, user, until, ….
 
 local users, steps, calls, order = {}, {}, {}, {}
@@ -18,7 +18,7 @@ local function is_on_device(c, user, device)
   return known == '' or known == device
 end
 
--- By ID, of calls that were heard: whether the end in the details of their parties moves.
+-- By ID, of calls that were received: whether the end in the details of their parties moves.
 local renewed = {}
 local function keep_alive(c, user)
   if not order[1] then
@@ -45,7 +45,7 @@ for i, user in ipairs(users) do
     calls[i] = c
   end
 end
-write_heard(order, renewed)
+write_active(order, renewed)
 if order[1] or steps[1] then
   save_clock()
 end

@@ -7,7 +7,7 @@
 -- ARGV[4]   the callee
 -- ARGV[5]   the device of the caller
 -- ARGV[6]   how long it rings at most, in milliseconds
--- ARGV[7]   for how long a party of the active call need not be heard, in milliseconds
+-- ARGV[7]   for how long a party of the active call need not be active, in milliseconds
 -- ARGV[8]   1 if the parties are shown to be in the call
 -- ARGV[9]   1 if the caller must not learn what the callee does
 -- ARGV[10]  what the app says, '' for nothing
@@ -92,7 +92,7 @@ local c = {
   id = id, nonce = nonce, state = 'ringing', version = 1, from = from, to = to,
   from_device = from_device, to_device = '', by = from, by_device = from_device, key = key,
   created = now, accepted = 0, over = 0, due = logical + ARGV[6],
-  from_heard = logical, to_heard = logical, timeout = tonumber(ARGV[7]), shown_until = 0, shown = ARGV[8] == '1',
+  from_active = logical, to_active = logical, timeout = tonumber(ARGV[7]), shown_until = 0, shown = ARGV[8] == '1',
   caller_only = busy,
 }
 local fresh = count_due() == 0

@@ -8,8 +8,9 @@
 -- ARGV[5]  the action
 -- ARGV[6]  what the app says now with accept and alive; '' if that stays
 --
--- Returns {unreadable, step, copies}: unreadable is the ID of a call that another program wrote, if there is one; copies
--- is what has to be copied: user, until, user, until, …. There is neither a step nor copies unless the user is a party.
+-- Returns {unreadable, step, copies}: unreadable is the ID of a call that another program wrote, if there is one;
+-- copies is what has to be copied: user, until, user, until, …. There is neither a step nor copies unless the user is a
+-- party.
 
 local id, nonce, user, device, action, app = unpack(ARGV, 1, 6)
 local c = load_call(id)
@@ -43,7 +44,7 @@ local function change_state()
     return
   end
   c.state, c.version, c.accepted = state, c.version + 1, now
-  c.from_heard = logical
+  c.from_active = logical
   write_app()
   record_alive(c, user)
 end

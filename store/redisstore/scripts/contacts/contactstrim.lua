@@ -13,10 +13,10 @@
 -- ARGV[8]  how many owners to give a last use, at most
 -- ARGV[9]  the owner after which they begin; '' for the first one
 --
--- Returns {due, owners, contacts, held, more, now, place}: due is how many owners to look at there were, owners and
+-- Returns {due, owners, contacts, held, more, now, position}: due is how many owners to look at there were, owners and
 -- contacts are how many were deleted, held is 1 if contacts were kept because none would be left, more is 1 if a limit
--- was reached, and place is the last owner that was given a last use, '' after the last one. When the clock is not where
--- it is expected, due is -1 and now is the time in milliseconds; nothing changed.
+-- was reached, and position is the last owner that was given a last use, '' after the last one. When the clock is not
+-- where it is expected, due is -1 and now is the time in milliseconds; nothing changed.
 
 local key, contacts, uses = KEYS[1], contacts_key, uses_key
 local now, limit, room = clock(), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -93,7 +93,7 @@ if not contacts then
   return {0, 0, 0, 0, 0, now, ''}
 end
 redis.call('ZREM', uses, '') -- a script that has called a writing command can add also when memory is full
-local found, place = find_owners(ARGV[9], tonumber(ARGV[8]))
+local found, position = find_owners(ARGV[9], tonumber(ARGV[8]))
 if found[1] then
   claim()
   redis.call('ZADD', uses, 'NX', unpack(found))
@@ -102,7 +102,7 @@ local cutoff = now - ARGV[2]
 local bound = string.format('(%.0f', cutoff)
 local due = cutoff >= 1 and redis.call('ZCOUNT', uses, '-inf', bound) or 0
 if due == 0 or limit == 0 then
-  return {due, 0, 0, 0, 0, now, place}
+  return {due, 0, 0, 0, 0, now, position}
 end
 local stays = due < redis.call('ZCARD', uses)
 local owners = redis.call('ZRANGE', uses, '-inf', bound, 'BYSCORE', 'LIMIT', 0, limit)
@@ -111,7 +111,7 @@ if raised[1] then
   redis.call('ZADD', uses, 'XX', 'GT', unpack(raised))
 end
 if stale[1] and not (stays or raised[1] or ARGV[7] == '1') then
-  return {due, 0, 0, 1, 0, now, place}
+  return {due, 0, 0, 1, 0, now, position}
 end
 load_feed(now)
 local deleted, count, all = delete(stale)
@@ -120,4 +120,4 @@ if redis.call('EXISTS', contacts) == 0 then
   redis.call('UNLINK', uses)
 end
 settle()
-return {due, deleted, count, 0, (all and due <= limit) and 0 or 1, now, place}
+return {due, deleted, count, 0, (all and due <= limit) and 0 or 1, now, position}

@@ -14,8 +14,8 @@ local function member_at(rank)
   return redis.call('ZRANGE', key, rank, rank)[1]
 end
 
--- The part of [low, high) that is read next: at most limit ranks, from the low end if the direction is up, otherwise from
--- the high end. It is empty if the first result is not less than the second.
+-- The part of [low, high) that is read next: at most limit ranks, from the low end if the direction is up, otherwise
+-- from the high end. It is empty if the first result is not less than the second.
 local function next_ranks(low, high, direction, limit)
   if direction == 'up' then
     return low, math.min(high, low + limit)
@@ -23,8 +23,8 @@ local function next_ranks(low, high, direction, limit)
   return math.max(low, high - limit), high
 end
 
--- The first place in [low, high) whose member, returned by `at`, comes after the given one; high if there is none. The
--- members there must be in bytewise order, like those that share one score.
+-- The first position in [low, high) whose member, returned by `at`, comes after the given one; high if there is none.
+-- The members there must be in bytewise order, like those that share one score.
 local function after_member(member, low, high, at)
   while low < high do
     local middle = math.floor((low + high) / 2)

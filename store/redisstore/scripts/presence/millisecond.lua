@@ -1,5 +1,5 @@
--- Reads the next members of one half (present or left) of one millisecond, ordered by name, from a place on. It changes
--- nothing.
+-- Reads the next members of one half (present or left) of one millisecond, ordered by name, from a position on. It
+-- changes nothing.
 --
 -- KEYS[1]  a sorted set that other programs write, too: a millisecond may have several scores
 -- ARGV[1]  limit
@@ -32,16 +32,16 @@ else
   local members = redis.call('ZRANGE', key, low, high - 1)
   table.sort(members, before)
   low, high = 1, #members + 1
-  at = function(place) return members[place] end
+  at = function(position) return members[position] end
   slice = function(first, last) return {unpack(members, first, last)} end
 end
 
 if after then
-  local place = after_member(after, low, high, at)
+  local position = after_member(after, low, high, at)
   if direction == 'up' then
-    low = place
+    low = position
   else
-    high = (place > low and at(place - 1) == after) and place - 1 or place
+    high = (position > low and at(position - 1) == after) and position - 1 or position
   end
 end
 low, high = next_ranks(low, high, direction, limit)

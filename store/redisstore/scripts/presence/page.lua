@@ -1,4 +1,4 @@
--- Reads the next members of score ranges, in one direction each, from a place on. It changes nothing.
+-- Reads the next members of score ranges, in one direction each, from a position on. It changes nothing.
 --
 -- KEYS[1]  one shard of a namespace
 -- ARGV     limit, then for each range: direction ('up' or 'down' the scores), min, max, after.
@@ -9,8 +9,8 @@
 -- Returns, for each range, {member, score, member, score, …}, at most limit members, always in ascending order of
 -- score: if the direction is down, they are the last ones of the range.
 --
--- All ranges are read at one moment, so no member is in two of them. Places are found by rank, so a deep page costs as
--- much as the first one.
+-- All ranges are read at one moment, so no member is in two of them. Positions are found by rank, so a deep page costs
+-- as much as the first one.
 
 -- The rank at which the members with one score continue after the given member. If it still exists, its own rank saves
 -- the search; then the second result is true.

@@ -9,7 +9,7 @@ local function next_end(details, after)
 end
 
 -- Returns when details end in part, nil if they do not. With a feed that is the next time that its watermark has not
--- passed yet, so that no sweep misses it.
+-- passed yet, so that no advance misses it.
 local function end_of(details)
   return feed and next_end(details, feed.watermark) or next_end(details, 0)
 end

@@ -9,7 +9,7 @@
 
 local unfinished = '0.5' -- the mark of a key that is not complete; the others are less, the newest least
 
-local function repair(place)
+local function repair(position)
   local from, scan, mark, to, old = hidden_key, 'ZSCAN', mark_of(hidden_key), private_key, mark_of(private_key)
   if mark == old then
     return ''
@@ -25,9 +25,9 @@ local function repair(place)
     redis.call('UNLINK', to)
     claim()
     write('', unfinished)
-    place = '0'
+    position = '0'
   end
-  local reply = redis.call(scan, from, place, 'COUNT', 500)
+  local reply = redis.call(scan, from, position, 'COUNT', 500)
   for i = 1, #reply[2], 2 do
     local user, value = reply[2][i], reply[2][i + 1]
     local other = is_set and (string.match(value, '^[1-9]%d*') or '+inf') or (value == 'inf' and 0 or value) .. ' '
@@ -43,5 +43,5 @@ end
 if lost_records then
   redis.call('HSET', records_key, '', string.format('%.0f', clock()))
 end
-local place = hidden_key and repair(ARGV[2]) or ''
-return {ok = 'SIDES ' .. settle(ARGV[1] == '1') .. place}
+local position = hidden_key and repair(ARGV[2]) or ''
+return {ok = 'SIDES ' .. settle(ARGV[1] == '1') .. position}

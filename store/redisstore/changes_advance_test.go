@@ -29,18 +29,18 @@ func eachSharding(t *testing.T, test func(t *testing.T, f *feed)) {
 	}
 }
 
-// sweepOnce sweeps one step, up to the present.
-func (f *feed) sweepOnce(s store.Store, by lastseen.Thresholds) *store.ChangesSweep {
+// advanceOnce advances one step, up to the present.
+func (f *feed) advanceOnce(s store.Store, by lastseen.Thresholds) *store.ChangesAdvance {
 	f.Helper()
-	step := &store.ChangesSweep{Namespace: "chat", Thresholds: by, Now: f.clock()}
-	s.SweepChanges(context.Background(), []*store.ChangesSweep{step})
+	step := &store.ChangesAdvance{Namespace: "chat", Thresholds: by, Now: f.clock()}
+	s.AdvanceChanges(context.Background(), []*store.ChangesAdvance{step})
 	require.NoError(f, step.Err)
 	return step
 }
 
-// TestSweeperTakesOver: of two servers, the one that swept last goes on. When it vanishes, the other one goes on where
-// it stopped, without a reset.
-func TestSweeperTakesOver(t *testing.T) {
+// TestAdvancerTakesOver: of two servers, the one that advanced last goes on. When it vanishes, the other one goes on
+// where it stopped, without a reset.
+func TestAdvancerTakesOver(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
 	for _, shards := range testenv.Variants(7, 1) {
@@ -50,18 +50,18 @@ func TestSweeperTakesOver(t *testing.T) {
 		first, second := stores.New(t, o), stores.New(t, o)
 		f := startFeed(t, first, client, shards)
 		r := newReader(t, second, "alice", "bob")
-		var swept, other *store.ChangesSweep
-		f.quickly(time.Second, func() { swept, other = f.sweepOnce(first, hours), f.sweepOnce(second, hours) })
-		require.False(t, swept.Elsewhere)
+		var advanced, other *store.ChangesAdvance
+		f.quickly(time.Second, func() { advanced, other = f.advanceOnce(first, hours), f.advanceOnce(second, hours) })
+		require.False(t, advanced.Elsewhere)
 		require.True(t, other.Elsewhere)
-		require.False(t, f.sweepOnce(first, hours).Elsewhere)
+		require.False(t, f.advanceOnce(first, hours).Elsewhere)
 		f.quickly(time.Second, func() {
 			f.moveWatermark(f.clock() - 4000)
 			f.ping(f.w-hour+1000, "alice")
-			swept, other = f.sweepOnce(second, hours), f.sweepOnce(first, hours)
+			advanced, other = f.advanceOnce(second, hours), f.advanceOnce(first, hours)
 		})
-		require.False(t, swept.Elsewhere)
-		require.False(t, swept.Begun)
+		require.False(t, advanced.Elsewhere)
+		require.False(t, advanced.Begun)
 		require.True(t, other.Elsewhere, "when it comes back")
 		r.watermark = 0 // the test moved it back
 		r.requireTruth()
@@ -70,35 +70,35 @@ func TestSweeperTakesOver(t *testing.T) {
 	}
 }
 
-// TestSweepersOfOtherThresholds: a server with other thresholds waits until none with the feed's is left.
-func TestSweepersOfOtherThresholds(t *testing.T) {
+// TestAdvancersOfOtherThresholds: a server with other thresholds waits until none with the feed's is left.
+func TestAdvancersOfOtherThresholds(t *testing.T) {
 	t.Parallel()
 	eachSharding(t, func(t *testing.T, f *feed) {
 		halves := lastseen.Thresholds{Green: time.Hour / 2, Yellow: time.Hour}
 		f.ping(f.w-hour*3/4, "alice")
 		r := newReader(t, f.s, "alice")
 		require.Equal(t, lastseen.Green, r.told["alice"].Status)
-		var swept, other *store.ChangesSweep
+		var advanced, other *store.ChangesAdvance
 		f.quickly(4*time.Second, func() {
 			f.moveWatermark(f.clock() - 5000)
-			swept = f.sweepOnce(f.s, halves)
+			advanced = f.advanceOnce(f.s, halves)
 		})
-		require.True(t, swept.Elsewhere)
-		require.False(t, swept.Begun)
+		require.True(t, advanced.Elsewhere)
+		require.False(t, advanced.Begun)
 		require.NoError(t, f.s.RecordChanges(context.Background(), "chat", halves), "which changes no thresholds")
 		r.watermark = 0 // the test moved it back
 		r.poll()
 		require.Equal(t, 0, r.resets)
 		f.moveWatermark(f.clock() - 11*second)
-		swept = f.sweepOnce(f.s, halves)
-		require.True(t, swept.Begun)
-		require.False(t, swept.Elsewhere)
+		advanced = f.advanceOnce(f.s, halves)
+		require.True(t, advanced.Begun)
+		require.False(t, advanced.Elsewhere)
 		r.watermark = 0 // the test moved it back
 		r.poll()
 		require.Equal(t, 1, r.resets)
 		require.Equal(t, lastseen.Yellow, r.told["alice"].Status, "by the new thresholds")
-		f.quickly(time.Second, func() { swept, other = f.sweepOnce(f.s, halves), f.sweepOnce(f.s, hours) })
-		require.False(t, swept.Elsewhere)
+		f.quickly(time.Second, func() { advanced, other = f.advanceOnce(f.s, halves), f.advanceOnce(f.s, hours) })
+		require.False(t, advanced.Elsewhere)
 		require.True(t, other.Elsewhere, "the old ones")
 	})
 }
@@ -113,14 +113,14 @@ func TestInvalidScoresAreNotPublished(t *testing.T) {
 		redis.Z{Member: "zero", Score: 0}, redis.Z{Member: "far", Score: float64(lastseen.MaxInstant) + 1},
 	).Err())
 	r := newReader(t, f.s, "beyond", "zero", "far")
-	require.Zero(t, f.sweep(f.w+30*second).Decays)
+	require.Zero(t, f.advance(f.w+30*second).Transitions)
 	f.ping(f.w+40*second, "beyond", "far")
 	f.leave(f.w+41*second, "beyond", "far")
 	r.requireTruth()
 	require.Empty(t, r.changes)
 }
 
-// TestBacklog: more users decay than are kept, so the feed begins again at once.
+// TestBacklog: more users turn yellow or grey than are kept, so the feed begins again at once.
 func TestBacklog(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Parallel()
@@ -139,9 +139,9 @@ func TestBacklog(t *testing.T) {
 	}
 	r := newReader(t, f.s, "0-1", "999-1000", "1000-1000")
 	require.Equal(t, lastseen.Green, r.told["0-1"].Status)
-	step := f.sweepOnce(f.s, hours)
+	step := f.advanceOnce(f.s, hours)
 	require.True(t, step.Begun)
-	require.Zero(t, step.Decays)
+	require.Zero(t, step.Transitions)
 	require.Zero(t, f.entries())
 	r.requireTruth()
 	require.Equal(t, 1, r.resets)

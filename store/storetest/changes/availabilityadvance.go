@@ -15,23 +15,23 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testSweepEndsInOrder: one sweep appends ends and decays in the order of their instants.
-func testSweepEndsInOrder(t *testing.T, s store.Store) {
+// testAdvanceEndsInOrder: one advance appends ends and transitions in the order of their instants.
+func testAdvanceEndsInOrder(t *testing.T, s store.Store) {
 	f := Begin(t, s)
-	order := []string{"end 10", "decay 20", "end 30", "grey 40", "end 50", "decay 60"}
+	order := []string{"end 10", "transition 20", "end 30", "grey 40", "end 50", "transition 60"}
 	f.setAvailability(order[0], availability.Until(f.start+10, availability.Busy))
-	f.ping(order[1], f.decaysYellow(20))
+	f.ping(order[1], f.yellowAt(20))
 	f.setAvailability(order[2], availability.Until(f.start+30, availability.State("", "a note")))
-	f.ping(order[3], f.decaysGrey(40))
+	f.ping(order[3], f.greyAt(40))
 	f.ping(order[4], f.start)
 	f.setAvailability(order[4], availability.Until(f.start+50, availability.Busy))
-	f.ping(order[5], f.decaysYellow(60))
+	f.ping(order[5], f.yellowAt(60))
 	f.setAvailability(order[5], availability.Busy)
 	f.Read()
-	places := f.places
-	require.Equal(t, len(order), f.sweep(100))
-	entries, end := f.all(places, 10)
-	f.places = end
+	positions := f.positions
+	require.Equal(t, len(order), f.advance(100))
+	entries, end := f.all(positions, 10)
+	f.positions = end
 	for shard, part := range byShard(entries) {
 		names := []string{}
 		for _, c := range part {
@@ -43,19 +43,19 @@ func testSweepEndsInOrder(t *testing.T, s store.Store) {
 	require.Len(t, entries, len(order))
 }
 
-// testSweepEndsAndDecays: a user whose availability ends in the millisecond of a decay has one entry.
-func testSweepEndsAndDecays(t *testing.T, s store.Store) {
+// testAdvanceEndsAndTransitions: a user whose availability ends in the millisecond of a transition has one entry.
+func testAdvanceEndsAndTransitions(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	ends := availability.Until(f.start+100, availability.Busy)
-	yellow, grey := f.decaysYellow(100), f.decaysGrey(100)
+	yellow, grey := f.yellowAt(100), f.greyAt(100)
 	f.device(availability.IdleAt("yellow", "a", yellow), availability.IdleAt("grey", "a", grey))
 	for _, user := range []string{"yellow", "grey"} {
 		f.setAvailability(user, ends)
 	}
 	f.ping("other", yellow)
 	f.Read()
-	require.Zero(t, f.sweep(99))
-	require.Equal(t, 3, f.sweep(100))
+	require.Zero(t, f.advance(99))
+	require.Equal(t, 3, f.advance(100))
 	require.Equal(t, map[string][]store.Change{
 		"yellow": {entry("yellow",
 			with(idleSince(isHere(yellow, lastseen.Green), yellow-10), ends),
@@ -65,19 +65,20 @@ func testSweepEndsAndDecays(t *testing.T, s store.Store) {
 		"other": {entry("other", isHere(yellow, lastseen.Green), isHere(yellow, lastseen.Yellow))},
 	}, byUser(f.Read()))
 
-	sweep := f.sweepOnce(maxPlayed)
-	require.Zero(t, sweep.Decays)
-	require.Zero(t, sweep.Lag)
+	advance := f.advanceOnce(maxPlayed)
+	require.Zero(t, advance.Transitions)
+	require.Zero(t, advance.Lag)
 }
 
-// testSweepEndsBetweenDecays: what one sweep appends of a user continues from what was published, up to what is.
-func testSweepEndsBetweenDecays(t *testing.T, s store.Store) {
+// testAdvanceEndsBetweenTransitions: what one advance appends of a user continues from what was published, up to what
+// is.
+func testAdvanceEndsBetweenTransitions(t *testing.T, s store.Store) {
 	f := beginWith(t, s, kit.Namespace,
 		thresholds{Green: 30 * time.Second, Yellow: 30*time.Second + 100*time.Millisecond})
 	was := map[string]store.Published{}
 	for _, end := range []lastseen.Instant{50, 99, 100, 101, 150, 199, 200, 201, 250} {
 		user := fmt.Sprint("ends ", int(end))
-		at := f.decaysYellow(100) // and grey 100 ms later
+		at := f.yellowAt(100) // and grey 100 ms later
 		f.device(availability.IdleAt(user, "a", at))
 		f.setAvailability(user, availability.Until(f.start+end, availability.Busy))
 		was[user] = with(idleSince(isHere(at, lastseen.Green), at-10),
@@ -85,9 +86,9 @@ func testSweepEndsBetweenDecays(t *testing.T, s store.Store) {
 		require.Equal(t, was[user], f.published(user))
 	}
 	f.Read()
-	decays := f.sweep(300)
+	transitions := f.advance(300)
 	entries := f.Read()
-	require.Len(t, entries, decays)
+	require.Len(t, entries, transitions)
 	for user, chain := range byUser(entries) {
 		requireChain(t, was[user], chain)
 		require.LessOrEqual(t, len(chain), 3, "%+v", chain)
@@ -99,8 +100,8 @@ func testSweepEndsBetweenDecays(t *testing.T, s store.Store) {
 	require.Empty(t, was, "users without an entry")
 }
 
-// testSweepManyEnds: one call ends what about MaxEnds users of each shard say; other calls end the rest, each once.
-func testSweepManyEnds(t *testing.T, s store.Store) {
+// testAdvanceManyEnds: one call ends what about MaxEnds users of each shard say; other calls end the rest, each once.
+func testAdvanceManyEnds(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	n := tooManyFor(f)
 	for i := range n {
@@ -109,16 +110,16 @@ func testSweepManyEnds(t *testing.T, s store.Store) {
 	f.Read()
 	calls, ends, last := 0, 0, f.start
 	for more := true; more; calls++ {
-		sweep := f.sweepOnce(100)
-		require.False(t, sweep.Begun)
-		require.LessOrEqual(t, sweep.Decays, store.MaxEnds*len(f.places))
-		require.GreaterOrEqual(t, sweep.Watermark, last)
-		more, ends, last = sweep.More, ends+sweep.Decays, sweep.Watermark
+		advance := f.advanceOnce(100)
+		require.False(t, advance.Begun)
+		require.LessOrEqual(t, advance.Transitions, store.MaxEnds*len(f.positions))
+		require.GreaterOrEqual(t, advance.Watermark, last)
+		more, ends, last = advance.More, ends+advance.Transitions, advance.Watermark
 		require.Less(t, calls, n)
-		require.Len(t, f.Read(), sweep.Decays)
+		require.Len(t, f.Read(), advance.Transitions)
 		for i, p := range f.snapshot("u0", "u50", "u99").Users {
 			end := f.start + 1 + []lastseen.Instant{0, 50, 99}[i]
-			if len(f.places) == 1 {
+			if len(f.positions) == 1 {
 				require.Equal(t, end <= last, p.Availability == availability.Nothing, "it ends with the watermark")
 			}
 		}
@@ -126,11 +127,11 @@ func testSweepManyEnds(t *testing.T, s store.Store) {
 	require.Equal(t, f.start+100, last)
 	require.Equal(t, n, ends)
 	require.GreaterOrEqual(t, calls, 2)
-	require.Zero(t, f.sweep(101))
+	require.Zero(t, f.advance(101))
 }
 
-// testSweepEndsOfOneInstant: what ends in the same millisecond ends together.
-func testSweepEndsOfOneInstant(t *testing.T, s store.Store) {
+// testAdvanceEndsOfOneInstant: what ends in the same millisecond ends together.
+func testAdvanceEndsOfOneInstant(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	n := tooManyFor(f)
 	for i := range n {
@@ -141,12 +142,12 @@ func testSweepEndsOfOneInstant(t *testing.T, s store.Store) {
 	f.Read()
 	ends := 0
 	for more := true; more; {
-		sweep := f.sweepOnce(101)
-		require.False(t, sweep.Begun)
-		more, ends = sweep.More, ends+sweep.Decays
+		advance := f.advanceOnce(101)
+		require.False(t, advance.Begun)
+		more, ends = advance.More, ends+advance.Transitions
 		snapshot := f.snapshot("u0", "u1", "u2")
 		for _, p := range snapshot.Users {
-			if len(f.places) == 1 {
+			if len(f.positions) == 1 {
 				require.Equal(t, snapshot.Watermark >= f.start+100, p.Availability == availability.Nothing)
 			}
 		}
@@ -157,13 +158,13 @@ func testSweepEndsOfOneInstant(t *testing.T, s store.Store) {
 	}
 }
 
-// testSweepDeletesNothingAhead: a sweep that is ahead of the store's clock ends what is said in the feed alone.
-func testSweepDeletesNothingAhead(t *testing.T, s store.Store) {
+// testAdvanceDeletesNothingAhead: an advance that is ahead of the store's clock ends what is said in the feed alone.
+func testAdvanceDeletesNothingAhead(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	ends := availability.Until(f.start+maxPlayed-100, availability.Busy)
 	f.setAvailability("alice", ends)
 	f.Read()
-	require.Equal(t, 1, f.sweep(maxPlayed))
+	require.Equal(t, 1, f.advance(maxPlayed))
 	says := availability.Get(t, s, "alice", f.start)
 	_, described, err := s.Describe(t.Context(), kit.Namespace, []string{"alice"})
 	require.NoError(t, err)
@@ -192,7 +193,7 @@ func testAvailabilityBeforeFeed(t *testing.T, s store.Store) {
 	}, f.snapshot("ended", "hour", "hidden", "idle").Users)
 	if f.start < soon.Until {
 		require.Equal(t, with(neverSeen(), soon), f.published("soon"))
-		require.Equal(t, 1, f.sweep(maxPlayed))
+		require.Equal(t, 1, f.advance(maxPlayed))
 		f.requireEntries(entry("soon", with(neverSeen(), soon), neverSeen()))
 	}
 	f.ping("ended", start-1)

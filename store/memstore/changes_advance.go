@@ -12,30 +12,30 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// SweepChanges implements [store.Store]. No other process can sweep, so Elsewhere is always false.
-func (s *Store) SweepChanges(ctx context.Context, sweeps []*store.ChangesSweep) {
-	for _, w := range sweeps {
-		*w = store.ChangesSweep{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
-		w.Err = s.change(ctx, func(x *index) error { return x.sweep(w) })
+// AdvanceChanges implements [store.Store]. No other process can advance, so Elsewhere is always false.
+func (s *Store) AdvanceChanges(ctx context.Context, advances []*store.ChangesAdvance) {
+	for _, w := range advances {
+		*w = store.ChangesAdvance{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
+		w.Err = s.change(ctx, func(x *index) error { return x.advance(w) })
 	}
 }
 
-func (x *index) sweep(w *store.ChangesSweep) error {
+func (x *index) advance(w *store.ChangesAdvance) error {
 	f := x.feed(w.Namespace)
 	if f == nil {
 		return store.ErrNotRecorded
 	}
 	now := x.feeds.clock()
 	if w.Now > now.Add(store.MaxAhead) {
-		return fmt.Errorf("%w: it shows %s, and the sweep's time is %s", store.ErrClockMoved, now, w.Now)
+		return fmt.Errorf("%w: it shows %s, and the advance's time is %s", store.ErrClockMoved, now, w.Now)
 	}
 	begin, others := now, f.thresholds != w.Thresholds
 	switch {
-	case f.ahead(now) || others && now >= f.watermark.Add(store.SweepTakeoverOthers):
+	case f.ahead(now) || others && now >= f.watermark.Add(store.AdvanceTakeoverOthers):
 		w.Begun = true
 	case !others && w.Now > f.watermark:
 		n, _ := x.namespaces.Get(w.Namespace)
-		w.Begun = !f.sweep(n, w, now, x.feeds.monotonic())
+		w.Begun = !f.advance(n, w, now, x.feeds.monotonic())
 		begin = max(now, w.Now) // after those who were too many
 	}
 	if w.Begun {
@@ -46,10 +46,10 @@ func (x *index) sweep(w *store.ChangesSweep) error {
 	return nil
 }
 
-// sweep moves the watermark towards the time of a sweep by one step. It returns false if more users decay than could
-// be kept, or too many of them in one millisecond.
-func (f *feed) sweep(n *namespace, w *store.ChangesSweep, at lastseen.Instant, monotonic time.Duration) bool {
-	found := n.decays(f.thresholds, f.watermark, w.Now)
+// advance moves the watermark towards the time of an advance by one step. It returns false if more users turn yellow or
+// grey than could be kept, or too many of them in one millisecond.
+func (f *feed) advance(n *namespace, w *store.ChangesAdvance, at lastseen.Instant, monotonic time.Duration) bool {
+	found := n.transitions(f.thresholds, f.watermark, w.Now)
 	batch, until, fits := found.step(w.Now)
 	w.More = fits && until < w.Now
 	if w.More && found.total() > store.MaxChanges {
@@ -73,7 +73,7 @@ func (f *feed) sweep(n *namespace, w *store.ChangesSweep, at lastseen.Instant, m
 			continue // the call of a grey user ends
 		}
 		f.append(d.User, was, is, at, monotonic)
-		w.Decays++
+		w.Transitions++
 	}
 	if len(batch) > 0 {
 		w.Lag = max(0, at.Sub(batch[0].at))
@@ -82,9 +82,9 @@ func (f *feed) sweep(n *namespace, w *store.ChangesSweep, at lastseen.Instant, m
 	return true
 }
 
-// lastOf returns the index of the last decay of each user; nil if nothing ends that is in details, as usual.
-func lastOf(batch []decay) map[string]int {
-	if !slices.ContainsFunc(batch, func(d decay) bool { return d.ends }) {
+// lastOf returns the index of the last transition of each user; nil if nothing ends that is in details, as usual.
+func lastOf(batch []transition) map[string]int {
+	if !slices.ContainsFunc(batch, func(d transition) bool { return d.ends }) {
 		return nil
 	}
 	last := make(map[string]int, len(batch))
@@ -94,50 +94,51 @@ func lastOf(batch []decay) map[string]int {
 	return last
 }
 
-// seenAs returns what others see of a user who decays.
-func (n *namespace) seenAs(d decay) seen {
+// seenAs returns what others see of a user after a transition.
+func (n *namespace) seenAs(d transition) seen {
 	if n.users.availability == nil {
 		return seen{State: d.State}
 	}
 	return n.seen(d.User)
 }
 
-// decay is a user whose status decays at an instant, or whose availability or call ends. Then the state is not set.
-type decay struct {
+// transition is a user whose status changes at an instant, or whose availability or call ends. Then the state is not
+// set.
+type transition struct {
 	store.Record
 	at   lastseen.Instant
 	to   lastseen.Status
 	ends bool
 }
 
-// decays finds the users whose status decays in a time, or whose availability or call ends, in the order of these
-// instants.
-type decays struct {
+// transitions finds the users whose status changes in a period, or whose availability or call ends, in the order of
+// these instants.
+type transitions struct {
 	n       *namespace
-	users   [2]lastseen.Range // who decay, for each threshold
+	users   [2]lastseen.Range // who turn yellow or grey, for each threshold
 	ends    lastseen.Range
 	streams [4]stream
 }
 
-// stream returns one kind of decays in order.
+// stream returns one kind of transitions in order.
 type stream struct {
-	pull func() (decay, bool)
-	next decay
+	pull func() (transition, bool)
+	next transition
 	more bool // there is a next one
 }
 
 func (s *stream) advance() { s.next, s.more = s.pull() }
 
-// decays returns the decays after an instant, up to another one.
-func (n *namespace) decays(t lastseen.Thresholds, from, to lastseen.Instant) *decays {
-	d := &decays{n: n, ends: lastseen.Range{From: from + 1, To: to}}
+// transitions finds the transitions after an instant, up to another one.
+func (n *namespace) transitions(t lastseen.Thresholds, from, to lastseen.Instant) *transitions {
+	d := &transitions{n: n, ends: lastseen.Range{From: from + 1, To: to}}
 	for i, status := range []lastseen.Status{lastseen.Yellow, lastseen.Grey} {
 		after := []time.Duration{t.Green, t.Yellow}[i]
 		d.users[i] = lastseen.Range{From: max(from.Add(-after)+1, lastseen.MinInstant), To: to.Add(-after)}
 		cursor := n.cursor(store.ListQuery{Order: store.Oldest}, d.users[i], false)
-		d.streams[i].pull = func() (decay, bool) {
+		d.streams[i].pull = func() (transition, bool) {
 			r, more, _ := cursor.Next() // a cursor over memory cannot fail
-			return decay{Record: r, at: r.At.Add(after), to: status}, more
+			return transition{Record: r, at: r.At.Add(after), to: status}, more
 		}
 		d.streams[i].advance()
 	}
@@ -150,8 +151,8 @@ func (n *namespace) decays(t lastseen.Thresholds, from, to lastseen.Instant) *de
 	return d
 }
 
-// peek returns the stream that has the next decay; nil if there is none.
-func (d *decays) peek() (first *stream) {
+// peek returns the stream that has the next transition; nil if there is none.
+func (d *transitions) peek() (first *stream) {
 	for i := range d.streams {
 		if s := &d.streams[i]; s.more && (first == nil || s.next.at < first.next.at) {
 			first = s
@@ -160,11 +161,11 @@ func (d *decays) peek() (first *stream) {
 	return first
 }
 
-// step returns the decays of one step, and the last instant that it covers: about [store.MaxSweep] of them, but all
-// that have the same instant. It returns false if there are more than [store.MaxSweepInstant] of those.
-func (d *decays) step(to lastseen.Instant) (batch []decay, until lastseen.Instant, fits bool) {
+// step returns the transitions of one step, and the last instant that it covers: about [store.MaxAdvance] of them, but
+// all that have the same instant. It returns false if there are more than [store.MaxAdvanceInstant] of those.
+func (d *transitions) step(to lastseen.Instant) (batch []transition, until lastseen.Instant, fits bool) {
 	for s := d.peek(); s != nil; s = d.peek() {
-		if len(batch) >= store.MaxSweep {
+		if len(batch) >= store.MaxAdvance {
 			until = s.next.at - 1
 			if batch[0].at <= until {
 				for batch[len(batch)-1].at > until {
@@ -172,7 +173,7 @@ func (d *decays) step(to lastseen.Instant) (batch []decay, until lastseen.Instan
 				}
 				return batch, until, true
 			}
-			if len(batch) == store.MaxSweepInstant {
+			if len(batch) == store.MaxAdvanceInstant {
 				return nil, 0, false
 			}
 		}
@@ -182,8 +183,8 @@ func (d *decays) step(to lastseen.Instant) (batch []decay, until lastseen.Instan
 	return batch, to, true
 }
 
-// total returns the number of decays, including those of earlier steps from the same instant on.
-func (d *decays) total() (total int64) {
+// total returns the number of transitions, including those of earlier steps from the same instant on.
+func (d *transitions) total() (total int64) {
 	for _, users := range d.users {
 		if users.From <= users.To {
 			total += d.n.count(users)

@@ -34,16 +34,16 @@ func byShard(entries []store.Change) map[int][]store.Change {
 	return shards
 }
 
-// testPlacesOfEntries: reading a shard on from the place of an entry returns what follows it.
-func testPlacesOfEntries(t *testing.T, s store.Store) {
+// testPositionsOfEntries: reading a shard on from the position of an entry returns what follows it.
+func testPositionsOfEntries(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	someChanges(f, 10)
-	all, end := f.all(f.places, store.MaxChangesRead)
+	all, end := f.all(f.positions, store.MaxChangesRead)
 	shards := byShard(all)
 	for shard, entries := range shards {
 		for i, c := range entries {
-			after := slices.Clone(f.places)
-			after[shard] = c.Place
+			after := slices.Clone(f.positions)
+			after[shard] = c.Position
 			got, last := f.all(after, 3)
 			require.Equal(t, end, last)
 			want := maps.Clone(shards)
@@ -55,51 +55,51 @@ func testPlacesOfEntries(t *testing.T, s store.Store) {
 	}
 }
 
-// testPlacesInvalid: what is not a place of the feed is a reset, and no error.
-func testPlacesInvalid(t *testing.T, s store.Store) {
+// testPositionsInvalid: what is not a position of the feed is a reset, and no error.
+func testPositionsInvalid(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	someChanges(f, 5)
-	for _, place := range []store.Place{
+	for _, position := range []store.Position{
 		"", " ", "-", "0", "0-0", "0-0/0", "$", "*", "+", "(", "1/", "/1", "-1/1", "1/-1", "1.5/1", "NaN/NaN",
 		"\x00", "\xff\xfe",
 		"9999999999999-0/1", "18446744073709551615-18446744073709551615/4503599627370495",
 		"99999999999999999999999999/99999999999999999999999999", "1e3/1e3", "0x1/0x1", "inf/inf",
-		store.Place(strings.Repeat("9", 100_000)), store.Place(strings.Repeat("x/", 100_000)),
+		store.Position(strings.Repeat("9", 100_000)), store.Position(strings.Repeat("x/", 100_000)),
 	} {
-		after := slices.Repeat([]store.Place{place}, len(f.places))
-		require.Equal(t, f.readFrom(nil, 1).Places, f.requireReset(after, string(place[:min(50, len(place))])))
-		after = slices.Clone(f.places)
-		after[len(after)-1] = place
-		f.requireReset(after, "one place of several")
+		after := slices.Repeat([]store.Position{position}, len(f.positions))
+		require.Equal(t, f.readFrom(nil, 1).Positions, f.requireReset(after, string(position[:min(50, len(position))])))
+		after = slices.Clone(f.positions)
+		after[len(after)-1] = position
+		f.requireReset(after, "one position of several")
 	}
-	f.requireReset(append(slices.Clone(f.places), f.places[0]), "too many places")
-	f.requireReset(append(slices.Clone(f.places), ""), "too many places")
-	f.requireReset(slices.Repeat(f.places, 10_000), "too many places")
-	if len(f.places) > 1 {
-		f.requireReset(f.places[1:], "too few places")
-		f.requireReset(append(slices.Clone(f.places[1:]), f.places[0]), "places of other shards")
+	f.requireReset(append(slices.Clone(f.positions), f.positions[0]), "too many positions")
+	f.requireReset(append(slices.Clone(f.positions), ""), "too many positions")
+	f.requireReset(slices.Repeat(f.positions, 10_000), "too many positions")
+	if len(f.positions) > 1 {
+		f.requireReset(f.positions[1:], "too few positions")
+		f.requireReset(append(slices.Clone(f.positions[1:]), f.positions[0]), "positions of other shards")
 	}
 	require.Len(t, f.Read(), 8)
 }
 
-// testPlacesAltered: whatever a caller makes of a place, the result is a reset, or what follows some place.
-func testPlacesAltered(t *testing.T, s store.Store) {
+// testPositionsAltered: whatever a caller makes of a position, the result is a reset, or what follows some position.
+func testPositionsAltered(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	someChanges(f, 6)
-	entries, end := f.all(f.places, 100)
+	entries, end := f.all(f.positions, 100)
 	shard := entries[0].Shard
 	all := byShard(entries)[shard]
 	var reads []*store.ChangesRead
-	for _, place := range alterations(all[0].Place) {
+	for _, position := range alterations(all[0].Position) {
 		after := slices.Clone(end)
-		after[shard] = place
+		after[shard] = position
 		reads = append(reads, &store.ChangesRead{Namespace: kit.Namespace, After: after, Limit: 100})
 	}
 	s.ReadChanges(context.Background(), reads)
 	resets := 0
 	for _, read := range reads {
 		require.NoError(t, read.Err)
-		require.Equal(t, end, read.Places)
+		require.Equal(t, end, read.Positions)
 		require.LessOrEqual(t, len(read.Changes), len(all))
 		if read.Reset {
 			resets++
@@ -111,26 +111,26 @@ func testPlacesAltered(t *testing.T, s store.Store) {
 	require.Greater(t, resets, len(reads)/2)
 }
 
-// alterations returns texts that are similar to a place.
-func alterations(place store.Place) []store.Place {
-	altered := []store.Place{place + "0", place + " ", place + place}
-	for i := range place {
-		altered = append(altered, place[:i], place[i:])
-		for _, b := range []store.Place{"", "0", "1", "9", "-", "/", ".", "a", "+", " ", "\x00"} {
-			altered = append(altered, place[:i]+b+place[i+1:], place[:i]+b+place[i:])
+// alterations returns texts that are similar to a position.
+func alterations(position store.Position) []store.Position {
+	altered := []store.Position{position + "0", position + " ", position + position}
+	for i := range position {
+		altered = append(altered, position[:i], position[i:])
+		for _, b := range []store.Position{"", "0", "1", "9", "-", "/", ".", "a", "+", " ", "\x00"} {
+			altered = append(altered, position[:i]+b+position[i+1:], position[:i]+b+position[i:])
 		}
 	}
 	return altered
 }
 
-// testPlacesOfOtherNamespace: a place is one of its namespace only.
-func testPlacesOfOtherNamespace(t *testing.T, s store.Store) {
+// testPositionsOfOtherNamespace: a position is one of its namespace only.
+func testPositionsOfOtherNamespace(t *testing.T, s store.Store) {
 	f, other := Begin(t, s), beginWith(t, s, "other", Normal)
 	for _, feed := range []*feed{f, other} {
 		someChanges(feed, 3)
 	}
-	f.requireReset(other.places, "places of another feed")
-	end := other.readFrom(nil, 1).Places
+	f.requireReset(other.positions, "positions of another feed")
+	end := other.readFrom(nil, 1).Positions
 	f.requireReset(end, "the end of another feed")
 	require.Len(t, f.Read(), 5)
 	require.Len(t, other.Read(), 5)
@@ -144,11 +144,11 @@ func testReadNamespaces(t *testing.T, s store.Store) {
 		f := beginWith(t, s, fmt.Sprint("room", i), Normal)
 		someChanges(f, i%3)
 		feeds = append(feeds, f)
-		reads = append(reads, &store.ChangesRead{Namespace: f.namespace, After: f.places, Limit: 10})
+		reads = append(reads, &store.ChangesRead{Namespace: f.namespace, After: f.positions, Limit: 10})
 	}
 	end := &store.ChangesRead{Namespace: "room5", Limit: 10}
-	reset := &store.ChangesRead{Namespace: "room5", After: feeds[6].places, Limit: 10}
-	unknown := &store.ChangesRead{Namespace: "unknown", After: feeds[6].places, Limit: 10}
+	reset := &store.ChangesRead{Namespace: "room5", After: feeds[6].positions, Limit: 10}
+	unknown := &store.ChangesRead{Namespace: "unknown", After: feeds[6].positions, Limit: 10}
 	s.ReadChanges(context.Background(), append([]*store.ChangesRead{end, unknown, reset}, reads...))
 	require.ErrorIs(t, unknown.Err, store.ErrNotRecorded)
 	require.Empty(t, unknown.Changes)
@@ -157,7 +157,7 @@ func testReadNamespaces(t *testing.T, s store.Store) {
 	require.Empty(t, end.Changes)
 	require.NoError(t, reset.Err)
 	require.True(t, reset.Reset)
-	require.Equal(t, end.Places, reset.Places)
+	require.Equal(t, end.Positions, reset.Positions)
 	for i, read := range reads {
 		require.NoError(t, read.Err)
 		require.False(t, read.Reset)
@@ -175,8 +175,8 @@ func testSnapshot(t *testing.T, s store.Store) {
 	alice := isHere(f.start, lastseen.Green)
 	require.Equal(t, []store.Published{alice, neverSeen(), alice}, before.Users)
 	require.Equal(t, f.start, before.Watermark)
-	require.Equal(t, before.Places, f.readFrom(nil, 1).Places)
-	f.sweep(100)
+	require.Equal(t, before.Positions, f.readFrom(nil, 1).Positions)
+	f.advance(100)
 	require.Equal(t, f.start+100, f.snapshot().Watermark)
 }
 

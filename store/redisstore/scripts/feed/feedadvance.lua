@@ -37,13 +37,13 @@ end
 -- The server that last moved the watermark continues. A feed with other thresholds restarts once no server with them is
 -- left.
 if feed.green ~= tonumber(ARGV[3]) or feed.yellow ~= tonumber(ARGV[4]) then
-  if feed.watermark >= now - sweep_takeover_others then
+  if feed.watermark >= now - advance_takeover_others then
     return reply(1, 0, 0)
   end
   feed.green, feed.yellow = tonumber(ARGV[3]), tonumber(ARGV[4])
   redis.call('HSET', feed_key, 'g', ARGV[3], 'y', ARGV[4])
   start_over(now)
-elseif owner and owner ~= caller and feed.watermark > now - sweep_takeover then
+elseif owner and owner ~= caller and feed.watermark > now - advance_takeover then
   return reply(1, 0, 0)
 end
 if owner ~= caller then
@@ -73,7 +73,7 @@ end
 
 -- Reports whether more users change by a watermark than one call appends.
 local function exceeds(watermark)
-  return count(watermark) > max_sweep or count_ends(watermark) > max_ends
+  return count(watermark) > max_advance or count_ends(watermark) > max_ends
 end
 
 -- The last instant up to which few enough users change, or the next one.
@@ -216,7 +216,7 @@ if goal > feed.watermark then
   local too_many = count(goal) + count_ends(goal) > max_changes
   if not too_many and exceeds(goal) then
     target = step(goal)
-    too_many = target == feed.watermark + 1 and count(target) + count_ends(target) > max_sweep_instant
+    too_many = target == feed.watermark + 1 and count(target) + count_ends(target) > max_advance_instant
   end
   if too_many then
     start_over(math.max(now, target)) -- otherwise they would be appended again until the clock has passed that instant

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	sweepEvery  = time.Second // the watermarks of feeds are moved
-	sweepCalls  = 200         // in this time at most: a backlog is worked off without a pause between them
-	recordEvery = time.Minute // feeds that are always recorded are renewed
-	recordAgain = 5 * time.Second
+	advanceEvery = time.Second // the watermarks of feeds are moved
+	advanceCalls = 200         // in this time at most: a backlog is worked off without a pause between them
+	recordEvery  = time.Minute // feeds that are always recorded are renewed
+	recordAgain  = 5 * time.Second
 )
 
-// Sweep moves the watermarks of changes feeds once a second, so that the statuses of users who are silent decay in the
-// feed. Each namespace is swept by one process at a time: see [store.Changes]. Every server runs the job, whether it
-// sweeps a namespace at the moment or not.
-type Sweep struct {
-	// Observe is called after each sweep of a namespace that appended decays, with the lag of the one that waited
+// Watermarks moves the watermarks of changes feeds once a second, so that silent users turn yellow and grey in
+// the feed. The feed of each namespace is advanced by one process at a time: see [store.Changes]. Every server runs the
+// job, whether it advances a feed at the moment or not.
+type Watermarks struct {
+	// Observe is called after each advance of a feed that appended transitions, with the lag of the one that waited
 	// longest. Set it before Run; default nil.
 	Observe func(lag time.Duration)
 
@@ -35,10 +35,10 @@ type Sweep struct {
 
 	monotonic func() time.Duration // time since the start
 
-	failing bool // an error of sweeps was logged
+	failing bool // an error was logged
 
-	decays atomic.Int64
-	begun  atomic.Int64
+	transitions atomic.Int64
+	begun       atomic.Int64
 
 	mu      sync.Mutex
 	added   map[string]int // the number of the call of Add that was the last for the namespace
@@ -52,19 +52,19 @@ type record struct {
 	failing bool          // an error was logged
 }
 
-// SweepStats describes what the job did on this server since the start.
-type SweepStats struct {
-	Decays int64 // changes of status that it appended
-	Begun  int64 // feeds that it had to begin again: their readers got a reset
+// WatermarkStats describes what the job did on this server since the start.
+type WatermarkStats struct {
+	Transitions int64 // changes of status that it appended
+	Begun       int64 // feeds that it had to begin again: their readers got a reset
 }
 
-// NewSweep returns the job for a store. Namespaces returns those that always have a feed; the job also sweeps those
-// that are added, until their feeds have ended.
-func NewSweep(
+// NewWatermarks returns the job for a store. Namespaces returns those that always have a feed; the job also advances
+// those that are added, until their feeds have ended.
+func NewWatermarks(
 	s store.Store, namespaces func() []string, settings func(namespace string) feed.Settings, logger *slog.Logger,
-) *Sweep {
+) *Watermarks {
 	start := time.Now()
-	return &Sweep{
+	return &Watermarks{
 		store: s, always: namespaces, settings: settings, logger: logger,
 		Observe: func(time.Duration) {}, records: map[string]record{}, added: map[string]int{},
 		monotonic: func() time.Duration { return time.Since(start) },
@@ -72,29 +72,29 @@ func NewSweep(
 }
 
 // Stats returns the current statistics.
-func (s *Sweep) Stats() SweepStats {
-	return SweepStats{Decays: s.decays.Load(), Begun: s.begun.Load()}
+func (s *Watermarks) Stats() WatermarkStats {
+	return WatermarkStats{Transitions: s.transitions.Load(), Begun: s.begun.Load()}
 }
 
-// Add sweeps a namespace from now on, until it has no feed.
-func (s *Sweep) Add(namespace string) {
+// Add advances the feed of a namespace from now on, until it has no feed.
+func (s *Watermarks) Add(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
 	s.added[namespace] = s.number
 }
 
-// Run sweeps until the context ends.
-func (s *Sweep) Run(ctx context.Context) {
+// Run advances feeds until the context ends.
+func (s *Watermarks) Run(ctx context.Context) {
 	var recording sync.WaitGroup
 	defer recording.Wait()
 	recording.Go(func() { s.every(ctx, s.record) })
-	s.every(ctx, s.sweep)
+	s.every(ctx, s.advance)
 }
 
 // every calls round once a second.
-func (s *Sweep) every(ctx context.Context, round func(context.Context)) {
-	ticker := time.NewTicker(sweepEvery)
+func (s *Watermarks) every(ctx context.Context, round func(context.Context)) {
+	ticker := time.NewTicker(advanceEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		round(ctx)
@@ -106,7 +106,7 @@ func (s *Sweep) every(ctx context.Context, round func(context.Context)) {
 }
 
 // record has the changes recorded of those namespaces that always have a feed.
-func (s *Sweep) record(ctx context.Context) {
+func (s *Watermarks) record(ctx context.Context) {
 	on := s.alwaysOn()
 	s.mu.Lock()
 	for namespace := range s.records {
@@ -130,7 +130,7 @@ func (s *Sweep) record(ctx context.Context) {
 }
 
 // noteRecord logs the first error of a namespace, and decides when to try again.
-func (s *Sweep) noteRecord(namespace string, failing bool, err error) {
+func (s *Watermarks) noteRecord(namespace string, failing bool, err error) {
 	after := recordEvery
 	if err != nil {
 		after = recordAgain
@@ -143,7 +143,7 @@ func (s *Sweep) noteRecord(namespace string, failing bool, err error) {
 	s.records[namespace] = record{next: s.monotonic() + after, failing: err != nil}
 }
 
-func (s *Sweep) alwaysOn() map[string]bool {
+func (s *Watermarks) alwaysOn() map[string]bool {
 	on := map[string]bool{}
 	for _, namespace := range s.always() {
 		if s.settings(namespace).Mode == feed.On {
@@ -153,16 +153,16 @@ func (s *Sweep) alwaysOn() map[string]bool {
 	return on
 }
 
-// sweep sweeps all namespaces in one call, and those with more to sweep again at once.
-func (s *Sweep) sweep(ctx context.Context) {
+// advance advances all feeds in one call, and at once again those that have more to append.
+func (s *Watermarks) advance(ctx context.Context) {
 	s.mu.Lock()
 	added := maps.Clone(s.added)
 	s.mu.Unlock()
-	sweeps := s.sweeps(added)
+	advances := s.advances(added)
 	var failed error
-	for calls := 0; len(sweeps) > 0 && calls < sweepCalls && ctx.Err() == nil; calls++ {
+	for calls := 0; len(advances) > 0 && calls < advanceCalls && ctx.Err() == nil; calls++ {
 		var err error
-		if sweeps, err = s.call(ctx, sweeps, added); err != nil {
+		if advances, err = s.call(ctx, advances, added); err != nil {
 			failed = err
 		}
 	}
@@ -175,8 +175,8 @@ func (s *Sweep) sweep(ctx context.Context) {
 	s.failing = failed != nil
 }
 
-// sweeps returns a sweep for each namespace that has a feed, as far as is known.
-func (s *Sweep) sweeps(added map[string]int) (sweeps []*store.ChangesSweep) {
+// advances returns an advance for each namespace that has a feed, as far as is known.
+func (s *Watermarks) advances(added map[string]int) (advances []*store.ChangesAdvance) {
 	namespaces := s.alwaysOn()
 	for namespace := range added {
 		namespaces[namespace] = true
@@ -187,24 +187,24 @@ func (s *Sweep) sweeps(added map[string]int) (sweeps []*store.ChangesSweep) {
 			s.drop(namespace, added[namespace])
 			continue
 		}
-		sweeps = append(sweeps, &store.ChangesSweep{Namespace: namespace, Thresholds: settings.Thresholds})
+		advances = append(advances, &store.ChangesAdvance{Namespace: namespace, Thresholds: settings.Thresholds})
 	}
-	return sweeps
+	return advances
 }
 
-// call sweeps once and returns those sweeps that have to be repeated.
-func (s *Sweep) call(
-	ctx context.Context, sweeps []*store.ChangesSweep, added map[string]int,
-) (again []*store.ChangesSweep, failed error) {
+// call makes one call and returns the advances that have to be repeated.
+func (s *Watermarks) call(
+	ctx context.Context, advances []*store.ChangesAdvance, added map[string]int,
+) (again []*store.ChangesAdvance, failed error) {
 	now, err := s.store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range sweeps {
-		*w = store.ChangesSweep{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: now}
+	for _, w := range advances {
+		*w = store.ChangesAdvance{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: now}
 	}
-	s.store.SweepChanges(ctx, sweeps)
-	for _, w := range sweeps {
+	s.store.AdvanceChanges(ctx, advances)
+	for _, w := range advances {
 		switch {
 		case errors.Is(w.Err, store.ErrNotRecorded), errors.Is(w.Err, store.ErrNoFeed):
 			s.drop(w.Namespace, added[w.Namespace])
@@ -212,7 +212,7 @@ func (s *Sweep) call(
 			failed = w.Err
 		default:
 			s.count(w)
-			if w.More { // in a shard that this process sweeps
+			if w.More { // in a shard that this process advances
 				again = append(again, w)
 			}
 		}
@@ -220,9 +220,9 @@ func (s *Sweep) call(
 	return again, failed
 }
 
-func (s *Sweep) count(w *store.ChangesSweep) {
-	if w.Decays > 0 {
-		s.decays.Add(int64(w.Decays))
+func (s *Watermarks) count(w *store.ChangesAdvance) {
+	if w.Transitions > 0 {
+		s.transitions.Add(int64(w.Transitions))
 		s.Observe(w.Lag)
 	}
 	if w.Begun {
@@ -231,8 +231,9 @@ func (s *Sweep) count(w *store.ChangesSweep) {
 	}
 }
 
-// drop sweeps a namespace no longer, unless it was added again since. If it always has a feed, it gets a new one.
-func (s *Sweep) drop(namespace string, number int) {
+// drop stops advancing the feed of a namespace, unless it was added again since. If it always has a feed, it gets a new
+// one.
+func (s *Watermarks) drop(namespace string, number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if last := s.records[namespace]; !last.failing {
