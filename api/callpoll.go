@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/binary"
 	"net/http"
 	"strings"
@@ -163,7 +164,7 @@ func (p *callsPoll) respond() error {
 // next returns the calls for the response, and the position after it. It waits if the client knows them.
 func (p *callsPoll) next() (calls []lastseen.Call, position callPosition, err error) {
 	if !p.waits {
-		return p.read()
+		return p.read(p.c.Request().Context())
 	}
 	counted := subscription.Ledger{Shared: p.Subscriptions}
 	if err := counted.Set(1, p.caller); err != nil {
@@ -181,22 +182,21 @@ func (p *callsPoll) next() (calls []lastseen.Call, position callPosition, err er
 	}
 	p.open()
 	defer func() { p.cancel() }()
-	release := p.hold(telemetry.CallPoll)
-	err = p.await(p.Now().Add(p.wait), func() (changed bool, again time.Duration, err error) {
-		calls, position, err = p.read()
-		return position != p.after, p.live.Jitter(callsPause*4/5, callsPause), err
-	})
-	release()
-	if isPause(err) {
-		return p.read()
+	changed, err := p.awaitWithin(telemetry.CallPoll, p.wait,
+		func(ctx context.Context) (changed bool, again time.Duration, err error) {
+			calls, position, err = p.read(ctx)
+			return err == nil && position != p.after, p.live.Jitter(callsPause*4/5, callsPause), err
+		})
+	if !changed && err == nil {
+		return p.read(p.c.Request().Context())
 	}
 	return calls, position, err
 }
 
 // read returns the call of the user that goes on, after the one that the client knows if that is over, and the position
 // of a client that has these.
-func (p *callsPoll) read() (calls []lastseen.Call, position callPosition, err error) {
-	read, err := p.Store.ReadCalls(p.c.Request().Context(), p.namespace, []string{p.after.id}, []string{p.user})
+func (p *callsPoll) read(ctx context.Context) (calls []lastseen.Call, position callPosition, err error) {
+	read, err := p.Store.ReadCalls(ctx, p.namespace, []string{p.after.id}, []string{p.user})
 	if err != nil {
 		return nil, position, err
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"cmp"
 	"net/http"
 	"strconv"
@@ -303,13 +304,12 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 // nextWithin returns the next batch, which has no users if nothing changes in the time to wait.
 func (w *watch) nextWithin(wait time.Duration, limit int) (batch feed.Batch, err error) {
 	if wait > 0 && w.c.Request().Method != http.MethodHead {
-		release := w.hold(telemetry.LongPoll)
-		err := w.await(w.Now().Add(wait), func() (ok bool, again time.Duration, err error) {
-			batch, ok, again, err = w.NextBatch(w.ctx, limit)
-			return ok, again, err
-		})
-		release()
-		if !isPause(err) {
+		found, err := w.awaitWithin(telemetry.LongPoll, wait,
+			func(ctx context.Context) (found bool, again time.Duration, err error) {
+				batch, found, again, err = w.NextBatch(ctx, limit)
+				return found, again, err
+			})
+		if found || err != nil {
 			return batch, err
 		}
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -65,8 +66,8 @@ func (w *watch) serveEvents(cursor string, limit int) error {
 func (e *eventStream) step() error {
 	var batch feed.Batch
 	var next subscription.Event
-	err := e.await(time.Time{}, func() (found bool, again time.Duration, err error) {
-		batch, next, again, err = e.Next(e.ctx, e.limit)
+	err := e.await(time.Time{}, func(ctx context.Context) (found bool, again time.Duration, err error) {
+		batch, next, again, err = e.Next(ctx, e.limit)
 		return next != subscription.Nothing, again, err
 	})
 	switch {

@@ -46,24 +46,47 @@ func (r *openRequest) wake() {
 
 // await looks for what to respond until it is found, or until a time if that is not zero. In between it waits for wake,
 // but not longer than look says. Its errors are those of look and patience.
-func (r *openRequest) await(until time.Time, look func() (found bool, again time.Duration, err error)) error {
+func (r *openRequest) await(until time.Time, look lookup) error {
 	for {
+		if gone := r.c.Request().Context().Err(); gone != nil {
+			return gone
+		}
 		left, err := r.patience(until)
 		if err != nil {
 			return err
 		}
-		found, again, err := look()
-		if gone := r.c.Request().Context().Err(); gone != nil {
-			return gone
-		}
-		interrupted := err != nil && r.ctx.Err() != nil // to be authorized again
-		if !interrupted && (found || err != nil) {
+		found, again, err := r.look(look, left)
+		switch {
+		case found, err != nil && !errors.Is(err, errInterrupted):
 			return err
-		}
-		if !interrupted {
+		case err == nil:
 			r.sleep(min(left, again))
 		}
 	}
+}
+
+// lookup looks for a response. If there is none, it says when to look again at the latest.
+type lookup func(context.Context) (found bool, again time.Duration, err error)
+
+var errInterrupted = errors.New("the caller has to be authorized again")
+
+// look looks, but not for longer than the caller is authorized.
+func (r *openRequest) look(look lookup, left time.Duration) (found bool, again time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, left)
+	defer cancel()
+	if found, again, err = look(ctx); err != nil && ctx.Err() != nil {
+		err = errInterrupted
+	}
+	return found, again, err
+}
+
+// awaitWithin is await for a request that is held meanwhile. It returns false if there is nothing to respond in a time.
+func (r *openRequest) awaitWithin(t telemetry.Delivery, wait time.Duration, look lookup) (found bool, err error) {
+	defer r.hold(t)()
+	if err = r.await(r.Now().Add(wait), look); isPause(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // sleep waits for a time, but not longer than until something has happened.

@@ -264,7 +264,7 @@ func (f *fixture) manyActive(s *server, n int, each time.Duration) {
 	}
 }
 
-// TestManyActive: parties are active in batches.
+// TestManyActive: parties are kept alive in batches.
 func TestManyActive(t *testing.T) {
 	const n = 600
 	f, s := newSingle(t)
@@ -277,7 +277,7 @@ func TestManyActive(t *testing.T) {
 	require.LessOrEqual(t, s.counts["KeepCallsAlive"]-before, 2*6*(2*n/store.MaxCallBatch+1))
 }
 
-// TestActiveTogether: parties whose calls began at different times are active in few calls, and no call is read while
+// TestActiveTogether: parties whose calls began at different times are kept alive in few calls, and no call is read while
 // all is well.
 func TestActiveTogether(t *testing.T) {
 	const n = 100

@@ -200,7 +200,7 @@ func (c *Connection) lastLeave(received, due time.Duration) pending {
 		DeviceEvent: store.DeviceEvent{
 			User: c.o.User, ID: c.record, Kind: c.o.Kind, At: c.at, Gone: true,
 		},
-		received: received, due: due, opened: c.opened.store, of: leaveOfConnection,
+		received: received, due: due, opened: c.opened, of: leaveOfConnection,
 	}
 }
 
@@ -231,7 +231,7 @@ func (c *Connection) End(how Ending) {
 	case received > c.heartbeat:
 		ping := store.DeviceEvent{User: c.o.User}
 		r.wait(pending{
-			namespace: c.o.Namespace, DeviceEvent: ping, received: received, due: now, opened: c.opened.store,
+			namespace: c.o.Namespace, DeviceEvent: ping, received: received, due: now, opened: c.opened,
 		})
 	}
 }

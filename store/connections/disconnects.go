@@ -64,29 +64,32 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.position, r.positionRead = next, began
-	_, again := asked[lastseen.UserKey{}] // the store may have lost data
+	before := lastRead // what was there then was there when it was asked
+	_, again := asked[lastseen.UserKey{}]
+	if again { // the store may have lost data, and returns earlier disconnects
+		before = 0
+	}
 	for key, at := range asked {
 		at = at.Add(clockError)
 		for _, c := range r.users[key] {
 			opened := c.opened.store
-			wasOpen := !again && c.opened.monotonic <= lastRead
 			switch {
 			case opened == 0: // the user may be deleted after the first ping: it is recorded again
 				c.changed, c.dropped, c.told = true, true, now.monotonic
-			case wasOpen, min(opened, steady(opened, now.at(c.opened.monotonic))) <= at:
+			case c.opened.monotonic <= before, min(opened, steady(opened, now.at(c.opened.monotonic))) <= at:
 				r.close(c, Closed)
 			}
 		}
 	}
 	if ofNamespaces {
-		r.voidReceived(asked, now)
+		r.voidReceived(asked, now, before)
 	}
 	if again {
 		r.recordAgain("")
 	}
 	if len(asked) > 0 {
 		r.waiting = slices.DeleteFunc(r.waiting, func(p pending) bool {
-			cancelled := isCancelled(p, asked, now)
+			cancelled := isCancelled(p, asked, now, before)
 			if cancelled {
 				r.removed(p)
 			}
@@ -98,7 +101,9 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 
 // voidReceived has nothing written that was received on the connections of a namespace before it was deleted. They stay
 // open.
-func (r *Registry) voidReceived(asked map[lastseen.UserKey]lastseen.Instant, now clockReading) {
+func (r *Registry) voidReceived(
+	asked map[lastseen.UserKey]lastseen.Instant, now clockReading, before time.Duration,
+) {
 	for i := range r.held {
 		c := r.held[i].c
 		at, found := asked[lastseen.UserKey{Namespace: c.o.Namespace}]
@@ -106,7 +111,7 @@ func (r *Registry) voidReceived(asked map[lastseen.UserKey]lastseen.Instant, now
 			continue
 		}
 		age := time.Duration(now.store-at.Add(clockError)) * time.Millisecond
-		c.void = now.monotonic - max(0, age) // not later, also if the store's clock was set back since
+		c.void = max(before, now.monotonic-max(0, age)) // not later, also if the store's clock was set back since
 		if c.lastReceived() <= c.void {
 			r.setFailed(c, false)
 		}
@@ -116,17 +121,21 @@ func (r *Registry) voidReceived(asked map[lastseen.UserKey]lastseen.Instant, now
 
 // isCancelled reports whether an event must not be written, because of a disconnect of its user's connections or of
 // its namespace. Of a namespace, what was received after the disconnect counts: its connections stay open.
-func isCancelled(p pending, asked map[lastseen.UserKey]lastseen.Instant, now clockReading) bool {
+func isCancelled(
+	p pending, asked map[lastseen.UserKey]lastseen.Instant, now clockReading, before time.Duration,
+) bool {
 	at, found := asked[lastseen.UserKey{Namespace: p.namespace, User: p.User}]
-	if found && p.of != leaveByLater && p.opened <= at {
+	if found && p.of != leaveByLater && (p.opened.store <= at || p.opened.monotonic <= before) {
 		return true
 	}
-	received := now.at(p.received)
-	if found && p.of == leaveByLater && received <= at.Add(clockError) {
+	wasReceived := func(at lastseen.Instant) bool {
+		return p.received <= before || now.at(p.received) <= at.Add(clockError)
+	}
+	if found && p.of == leaveByLater && wasReceived(at) {
 		return true
 	}
 	at, found = asked[lastseen.UserKey{Namespace: p.namespace}]
-	return found && received <= at.Add(clockError)
+	return found && wasReceived(at)
 }
 
 // close ends a connection because of the registry. Nothing is written for it any longer.

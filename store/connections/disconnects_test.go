@@ -163,6 +163,33 @@ func TestDisconnectWhileTheClockIsBack(t *testing.T) {
 	f.requireClosed("alice", Closed)
 }
 
+// TestDisconnectsWhileTheClockIsBack: the same holds for leaves that wait, and for a namespace that is deleted.
+func TestDisconnectsWhileTheClockIsBack(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		f := newFixture(t)
+		c, stays := f.open("alice"), f.open("stays")
+		f.later(store.DeviceEvent{User: "alice", At: f.store.present()}, time.Minute)
+		f.pass(time.Second)
+		stays.Received()
+		f.pass(2 * time.Second)
+		c.End(Gone)
+		f.pass(1500 * time.Millisecond)
+		f.store.take()
+		f.store.step(-time.Hour)
+		if all {
+			f.store.deleted()
+		} else {
+			f.store.close()
+		}
+		f.store.step(time.Hour)
+		f.pass(2 * time.Minute)
+		for _, got := range f.store.take() {
+			require.NotEqual(t, "alice", got.User)
+			require.False(t, all && got.At == seconds(1), "it was received before")
+		}
+	}
+}
+
 // TestDisconnectRightAfterTheFirstOpen: the position is taken before the connection opens.
 func TestDisconnectRightAfterTheFirstOpen(t *testing.T) {
 	f := newFixture(t)

@@ -15,10 +15,10 @@ import (
 // pending is an event that has to be written: one of a record; or without an ID a plain ping, or a leave of the user.
 type pending struct {
 	namespace         string
-	store.DeviceEvent                  // At is the earliest time that it can have
-	received          time.Duration    // when it was received, monotonic; a leave has another time, which is At
-	due               time.Duration    // when it is to be written, monotonic
-	opened            lastseen.Instant // of a connection: a disconnect of the user from then on cancels it
+	store.DeviceEvent               // At is the earliest time that it can have
+	received          time.Duration // when it was received, monotonic; a leave has another time, which is At
+	due               time.Duration // when it is to be written, monotonic
+	opened            clockReading  // of a connection: a disconnect of the user from then on cancels it
 	of                origin
 }
 

@@ -82,7 +82,7 @@ func (f *follower) markDirty(n int64) {
 			t.dirty, t.first, t.forced = true, n, false
 			f.m.setSentView(t, f.m.viewBefore(n))
 			t.w.dirty = append(t.w.dirty, t)
-			t.w.wake()
+			t.w.notify()
 		}
 		t.forced = t.forced || e.forgotten()
 	}

@@ -80,7 +80,7 @@ func (w *Watcher) change(ctx context.Context, add []string, removed set, after [
 	}
 	// A watcher of the added users alone begins, or continues, as any other. When both were sent everything, its users
 	// are transferred.
-	added := &Watcher{hub: w.hub, f: w.f, users: add, positions: slices.Clone(after), wake: func() {}}
+	added := &Watcher{hub: w.hub, f: w.f, users: add, positions: slices.Clone(after)}
 	added.needsReset = after != nil && len(after) == 0
 	defer added.detachAll()
 	var forAdded, forOthers mergedBatch
@@ -234,7 +234,7 @@ func (w *Watcher) reset(g *mergedBatch) {
 	if w.needsReset = !g.snapshot; !w.needsReset {
 		w.positions, w.started = nil, false
 	}
-	w.wake()
+	w.notifyNow()
 }
 
 func (w *Watcher) detachAll() {

@@ -65,7 +65,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 func (f *follower) contactsChanged(owner string) {
 	for w := range f.owners[owner] {
 		w.noticeContacts(owner)
-		w.wake()
+		w.notify()
 	}
 }
 

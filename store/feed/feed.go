@@ -6,8 +6,8 @@
 // watcher costs no more than the list of its users. No change is missed between two batches: if changes are unknown,
 // the watcher gets a reset.
 //
-// A watcher needs no goroutine while nothing changes: it calls a function when there may be something to send. The users
-// that it watches can be changed.
+// A watcher needs no goroutine while nothing changes: it calls a function when there may be something to send. Which
+// users it watches can be changed.
 package feed
 
 import (
@@ -94,7 +94,8 @@ type Query struct {
 	NoSnapshot bool
 	Reserved   bool // the caller counts users with [Hub.Reserve] itself
 	// Wake is called when [Watcher.Next] may return something else than before; nil for a caller that polls. It is
-	// called while the hub holds locks: it must return at once, and not use the hub.
+	// called while the hub holds locks: it must return at once, and not use the hub. When the hub ends, a watcher that
+	// has a time to wait is not woken.
 	Wake func()
 }
 

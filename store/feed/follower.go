@@ -174,7 +174,7 @@ func (f *follower) forgetEntries(positions []store.Position) {
 	for w := range f.attached {
 		w.attached, w.needsReset, w.dirty = false, !slices.Equal(w.positions, nowhere()), nil
 		w.watches = nil
-		w.wake()
+		w.notifyNow()
 	}
 	clear(f.attached)
 	clear(f.everyone)
@@ -270,7 +270,7 @@ func (f *follower) addEntries(r *store.ChangesRead, now time.Duration) {
 		f.m.readMarks = append(f.m.readMarks, readMark{f.m.last(), now})
 		f.changedAt = now
 		for w := range f.everyone {
-			w.wake()
+			w.notify()
 		}
 	}
 	excess := f.hub.entries.Add(int64(len(r.Changes))) - int64(f.hub.bounds.allEntries)

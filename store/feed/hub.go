@@ -130,7 +130,7 @@ func (h *Hub) end() {
 	for _, f := range h.all() {
 		f.mu.Lock()
 		for w := range f.attached {
-			w.wake()
+			w.notifyNow()
 		}
 		f.mu.Unlock()
 	}

@@ -17,11 +17,13 @@ import (
 // all read at once. Next may have to read from the store. After the first batch, it is to be called again if the store
 // fails. If it returns an error because the context ended, the next call returns the same batch.
 func (w *Watcher) Next(ctx context.Context, limit int) (b Batch, ok bool, again time.Duration, err error) {
+	w.delays.Store(false)
 	for {
 		if err := w.endErr(ctx); err != nil {
 			return Batch{}, false, 0, err
 		}
 		if again = w.delay(); again > 0 {
+			w.delays.Store(true)
 			return Batch{}, false, again, nil
 		}
 		b, ok, err = w.step(ctx, limit)
@@ -44,6 +46,19 @@ func (w *Watcher) Poll(ctx context.Context, limit int) (Batch, error) {
 			return b, err
 		}
 	}
+}
+
+// notify has Next called again, unless that is to be called after a time in any case.
+func (w *Watcher) notify() {
+	if w.wake != nil && !w.delays.Load() {
+		w.wake()
+	}
+}
+
+// notifyNow has Next called again.
+func (w *Watcher) notifyNow() {
+	w.delays.Store(false)
+	w.notify()
 }
 
 // endErr returns the error that ends the watcher; nil if it continues.
@@ -92,8 +107,8 @@ func (w *Watcher) retryable(ctx context.Context, err error) bool {
 	return w.started && ctx.Err() == nil && !ends
 }
 
-// step returns the changes for the watcher now, and whether there are any. If not, the batch has the positions at which it
-// waits, or none if there is more to do at once.
+// step returns the changes for the watcher now, and whether there are any. If not, the batch has the positions at which
+// it waits, or none if there is more to do at once.
 func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err error) {
 	limit = max(limit, 1)
 	w.f.mu.Lock()

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,8 @@ func (c *client) take() time.Duration {
 func TestNext(t *testing.T) {
 	for _, q := range []Query{{Users: []string{"ann"}}, {Everyone: true}} {
 		withFixture(t, 2, func(w *fixture) {
+			var wakes atomic.Int64
+			q.Wake = func() { wakes.Add(1) }
 			c := w.client(q)
 			require.Equal(w.t, lookAgain, c.take())
 			require.Len(w.t, c.got, 1)
@@ -84,6 +87,12 @@ func TestNext(t *testing.T) {
 			require.LessOrEqual(w.t, again, batchEvery)
 			require.Equal(w.t, []string{"ann yellow"}, names(c.got[1]))
 			require.Equal(w.t, again, c.take(), "not yet")
+			woken := wakes.Load()
+			require.Positive(w.t, woken)
+			w.publish("ann green", "ann yellow")
+			time.Sleep(again / 2)
+			require.Equal(w.t, woken, wakes.Load(), "it is called again in any case")
+			again = c.take()
 			time.Sleep(again)
 			require.Equal(w.t, lookAgain, c.take(), "nothing happened")
 			require.Len(w.t, c.got, 2)

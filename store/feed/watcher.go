@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -19,9 +20,6 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 	}
 	w := &Watcher{
 		hub: h, everyone: q.Everyone, wake: q.Wake, cost: 1, reserved: q.Reserved, owners: set{},
-	}
-	if w.wake == nil {
-		w.wake = func() {}
 	}
 	var more bool
 	w.positions, w.scan.position, more = splitScan(q.After)
@@ -129,7 +127,8 @@ type Watcher struct {
 	users    []string
 	everyone bool
 	cost     int    // against MaxWatches
-	wake     func() // see [Query.Wake]
+	wake     func()      // see [Query.Wake]
+	delays   atomic.Bool // Next is to be called after a time in any case
 	closed   bool
 	reserved bool
 
