@@ -58,7 +58,7 @@ func TestRecipePages(t *testing.T) {
 		"/":         testguide.Block(t, testguide.Blocks(t, "recipes.md", "html"), "<!doctype html>"),
 		"/words":    guideModule(testguide.Block(t, js, "import { inWords }")),
 		"/words.js": testguide.Block(t, js, "export function inWords"),
-		"/back":     guideModule(testguide.Block(t, js, "is back") + ";window.status = () => before"),
+		"/back":     guideModule(testguide.Block(t, js, "is back") + ";window.before = () => before"),
 	})
 	s := testserver.Start(t, "--cors-origins", site.url)
 	site.server = s.URL
@@ -70,7 +70,7 @@ func TestRecipePages(t *testing.T) {
 	b.Do(t, chromedp.Navigate(site.url+"/words"),
 		until(`document.getElementById("alice").textContent == "last seen less than a minute ago"`),
 		until(`document.getElementById("bob").textContent == "offline"`))
-	b.Do(t, chromedp.Navigate(site.url+"/back"), until(`window.status() == "grey"`))
+	b.Do(t, chromedp.Navigate(site.url+"/back"), until(`window.before() == "grey"`))
 	s.Post(t, strings.ReplaceAll(alice, "alice", "bob")+"/ping", "")
 	b.Do(t, until(`document.title == "bob is back"`))
 	require.Empty(t, site.complaints(b))
