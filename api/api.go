@@ -131,6 +131,7 @@ type Shared struct {
 	buckets    *limit.Buckets
 	redials    *limit.Redials
 	outages    *telemetry.Outages
+	origins    *telemetry.Throttle // of log lines about refused origins
 	load       *guard.Load
 	pseudonyms pseudonyms
 	probes     singleflight.Group // of readyz
@@ -145,7 +146,7 @@ func NewShared(c Config) *Shared {
 	load := guard.NewLoad(c.Logger, c.Now, telemetry.SettleTime)
 	s := &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), redials: limit.NewRedials(), load: load,
-		outages:    telemetry.NewOutages(c.Logger, c.Now),
+		outages: telemetry.NewOutages(c.Logger, c.Now), origins: telemetry.NewHourly(c.Logger),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI()),
 		audience: audience.NewShared(),
 	}

@@ -110,13 +110,13 @@ func (s *server) logFailed(e *problem.Error, err error, needs telemetry.Reach, a
 	}
 }
 
-// explainCORS logs, at level debug, why a browser refuses a call of a page: these refusals have no status. It looks at
-// the response, as the browser does.
+// explainCORS logs why a browser refuses a call of a page: these refusals have no status. It looks at the response, as
+// the browser does. The level is debug, but info for the first refusal of an origin in an hour.
 func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
 		r := c.Request()
-		if r.Header.Get(echo.HeaderOrigin) == "" || !s.Logger.Enabled(r.Context(), slog.LevelDebug) {
+		if r.Header.Get(echo.HeaderOrigin) == "" || !s.Logger.Enabled(r.Context(), slog.LevelInfo) {
 			return err
 		}
 		reason := corsRefusal(r, c.Response().Header())
@@ -127,12 +127,19 @@ func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
 		if isPreflight(r) {
 			message = "preflight refused"
 		}
-		s.Logger.LogAttrs(r.Context(), slog.LevelDebug, message, append(s.requestAttrs(c),
-			slog.String("origin", telemetry.Quotable(r.Header.Get(echo.HeaderOrigin))),
-			slog.String("reason", telemetry.Quotable(reason)))...)
+		origin := telemetry.Quotable(r.Header.Get(echo.HeaderOrigin))
+		attrs := append(s.requestAttrs(c), slog.String("origin", origin),
+			slog.String("reason", telemetry.Quotable(reason)))
+		if reason == unlistedOrigin {
+			s.origins.Log(slog.LevelInfo, origin, message, attrs...)
+		} else {
+			s.Logger.LogAttrs(r.Context(), slog.LevelDebug, message, attrs...)
+		}
 		return err
 	}
 }
+
+const unlistedOrigin = "the origin is not one of cors-origins"
 
 // corsRefusal returns why a browser withholds a response from the page that sent the request; "" if it does not.
 func corsRefusal(r *http.Request, response http.Header) string {
@@ -143,7 +150,7 @@ func corsRefusal(r *http.Request, response http.Header) string {
 		if !isPreflight(r) && host == r.Host {
 			return "" // a page of this server; browsers send no preflight requests for these
 		}
-		return "the origin is not one of cors-origins"
+		return unlistedOrigin
 	case !isPreflight(r):
 		return ""
 	case !listed(response.Get(echo.HeaderAccessControlAllowMethods), method):

@@ -3,6 +3,7 @@ package servertests
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -267,9 +268,34 @@ func TestRefusedPreflights(t *testing.T) {
 		require.Equal(t, strings.TrimPrefix(c.headers[0], "Origin: "), lines[0]["origin"])
 		require.Equal(t, w.Header().Get("X-Request-Id"), lines[0]["request_id"])
 	}
-	some = newLogTest(t, slog.LevelInfo, apitest.Allowing(kit.AppOrigin))
-	_, lines := some.send("OPTIONS", ping, "", ask(kit.LocalOrigin, "POST")...)
-	require.Empty(t, lines)
+}
+
+// TestRefusedOrigins: at level info, each origin that is refused has one line an hour, for all its pages and requests.
+// What else browsers refuse has none. Origins after the first 32 share one line: callers choose them.
+func TestRefusedOrigins(t *testing.T) {
+	l := newLogTest(t, slog.LevelInfo, apitest.Allowing(kit.AppOrigin))
+	refused := func(method string, headers ...string) []map[string]any {
+		_, lines := l.send(method, "/v1/namespaces/chat/users/alice", "", headers...)
+		return lines
+	}
+	require.Empty(t, refused("OPTIONS", "Origin: "+kit.AppOrigin, "Access-Control-Request-Method: TRACE"))
+	for n := range 40 {
+		origin := fmt.Sprintf("https://%d.example", n)
+		lines := refused("OPTIONS", "Origin: "+origin, "Access-Control-Request-Method: POST")
+		require.Empty(t, refused("GET", "Origin: "+origin))
+		if n > 32 {
+			require.Empty(t, lines)
+			continue
+		}
+		require.Len(t, lines, 1)
+		require.Equal(t, "INFO", lines[0]["level"])
+		if n == 32 {
+			require.Nil(t, lines[0]["origin"])
+			continue
+		}
+		require.Equal(t, origin, lines[0]["origin"])
+		require.Equal(t, "the origin is not one of cors-origins", lines[0]["reason"])
+	}
 }
 
 // TestCredentialsAreNotLogged checks that the log has the reason for a refusal, with the request ID, but never the

@@ -18,15 +18,22 @@ const (
 // Throttle logs failures that repeat: of each id at most max a minute. It counts the others, for one line at the end
 // of that minute, and logs them at level debug. Its methods may be called concurrently.
 type Throttle struct {
-	logger *slog.Logger
-	max    int
-	mu     sync.Mutex
-	counts map[string]int // by id, in the current minute of each
+	logger  *slog.Logger
+	max     int
+	window  time.Duration // a minute, unless the throttle is hourly
+	summary bool          // at the end of a window
+	mu      sync.Mutex
+	counts  map[string]int // by id, in the current window of each
 }
 
 // NewThrottle returns a throttle that logs limit failures of each id a minute.
 func NewThrottle(logger *slog.Logger, limit int) *Throttle {
-	return &Throttle{logger: logger, max: limit, counts: map[string]int{}}
+	return &Throttle{logger: logger, max: limit, window: throttleTime, summary: true, counts: map[string]int{}}
+}
+
+// NewHourly returns a throttle that logs one line of each id an hour, and does not count the others.
+func NewHourly(logger *slog.Logger) *Throttle {
+	return &Throttle{logger: logger, max: 1, window: time.Hour, counts: map[string]int{}}
 }
 
 // Log logs or counts a failure.
@@ -39,7 +46,7 @@ func (t *Throttle) Log(level slog.Level, id, message string, attrs ...slog.Attr)
 	count := t.counts[id]
 	t.mu.Unlock()
 	if count == 1 {
-		time.AfterFunc(throttleTime, func() { t.summary(level, id, message, attrs) })
+		time.AfterFunc(t.window, func() { t.end(level, id, message, attrs) })
 	}
 	if count > t.max {
 		level = slog.LevelDebug
@@ -47,14 +54,14 @@ func (t *Throttle) Log(level slog.Level, id, message string, attrs ...slog.Attr)
 	t.logger.LogAttrs(context.Background(), level, message, attrs...)
 }
 
-// summary logs how many failures were only counted in a minute, with the attributes of the first one.
-func (t *Throttle) summary(level slog.Level, id, message string, attrs []slog.Attr) {
+// end ends a window. It logs how many failures were only counted, with the attributes of the first one.
+func (t *Throttle) end(level slog.Level, id, message string, attrs []slog.Attr) {
 	t.mu.Lock()
 	more := t.counts[id] - t.max
 	delete(t.counts, id)
 	t.mu.Unlock()
-	if more > 0 {
-		attrs = append(attrs, slog.Int("times", more), slog.Duration("within", throttleTime))
+	if t.summary && more > 0 {
+		attrs = append(attrs, slog.Int("times", more), slog.Duration("within", t.window))
 		t.logger.LogAttrs(context.Background(), level, message, attrs...)
 	}
 }

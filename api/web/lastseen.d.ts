@@ -110,7 +110,10 @@ export interface Options {
   idleAfter?: number
   /** Milliseconds from the end of the connection to the leave, up to 60,000. Default: that of the server. */
   grace?: number
-  /** Called when the server refuses this page, which then does not try again: a close code or an HTTP status. */
+  /**
+   * Called when the server refuses this page, which then does not try again: a close code or an HTTP status. Without it,
+   * the console has a warning.
+   */
   onrefused?: (problem: { status: number; code: string }) => void
 }
 

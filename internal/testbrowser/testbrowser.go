@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,13 @@ type Browser struct {
 
 	mu       sync.Mutex
 	problems []string
+	expected []*expectation
+}
+
+// expectation is what the console may show in one test.
+type expectation struct {
+	pattern *regexp.Regexp
+	seen    []string
 }
 
 // The tests of a package share two Chromiums, which [End] ends. Each test has a context of its own: tabs that share
@@ -204,7 +212,28 @@ func (b *Browser) watch(event any) {
 func (b *Browser) addProblem(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.problems = append(b.problems, fmt.Sprintf(format, args...))
+	problem := fmt.Sprintf(format, args...)
+	for _, e := range b.expected {
+		if e.pattern.MatchString(problem) {
+			e.seen = append(e.seen, problem)
+			return
+		}
+	}
+	b.problems = append(b.problems, problem)
+}
+
+// Expect keeps problems that match a pattern from now on out of [Browser.Seen]. The function that it returns
+// returns those so far.
+func (b *Browser) Expect(pattern string) (seen func() []string) {
+	e := &expectation{pattern: regexp.MustCompile(pattern)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expected = append(b.expected, e)
+	return func() []string {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return slices.Clone(e.seen)
+	}
 }
 
 // Seen returns the problems of the page so far: what its console shows, and requests to other servers.

@@ -222,5 +222,6 @@ class Client extends EventTarget {
   onrefused({ status, code }) {
     this.close()
     this.options.onrefused?.({ status, code })
+    warnRefused(this.options, { status, code })
   }
 }

@@ -232,6 +232,7 @@ class PresenceList extends PresenceElement {
       list = await (await client.request('/users?' + query)).json()
     } catch (error) {
       pause = Math.max(pause, error?.retryAfter ?? 0)
+      if (error?.final) warnRefused(client.options, error)
     }
     if (loading !== this.#loading) return
     const since = stopwatch()

@@ -119,6 +119,7 @@ class Socket {
   }
 
   #welcome(socket, { tick_ms }) {
+    reached(this.#options)
     this.#current?.close()
     this.#current = socket
     this.#next = undefined
