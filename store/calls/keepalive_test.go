@@ -277,8 +277,8 @@ func TestManyActive(t *testing.T) {
 	require.LessOrEqual(t, s.counts["KeepCallsAlive"]-before, 2*6*(2*n/store.MaxCallBatch+1))
 }
 
-// TestActiveTogether: parties whose calls began at different times are kept alive in few calls, and no call is read while
-// all is well.
+// TestActiveTogether: parties whose calls began at different times are kept alive in few calls, and no call is read
+// while all is well.
 func TestActiveTogether(t *testing.T) {
 	const n = 100
 	f, s := newSingle(t)

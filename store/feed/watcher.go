@@ -126,7 +126,7 @@ type Watcher struct {
 	f        *follower
 	users    []string
 	everyone bool
-	cost     int    // against MaxWatches
+	cost     int         // against MaxWatches
 	wake     func()      // see [Query.Wake]
 	delays   atomic.Bool // Next is to be called after a time in any case
 	closed   bool
