@@ -14,8 +14,9 @@ import (
 //
 // The first change is returned at once; after that, at most four batches a second are, so that changes of one user
 // merge, unless the batch before had More. A reset is delayed by up to ten seconds, at random, so that watchers do not
-// all read at once. Next may have to read from the store. After the first batch, it is to be called again if the store
-// fails. If it returns an error because the context ended, the next call returns the same batch.
+// all read at once. Next may have to read from the store. Once there was a batch, a failure of the store is no error,
+// and Next is to be called again. If it returns an error because the context ended, the next call returns the same
+// batch.
 func (w *Watcher) Next(ctx context.Context, limit int) (b Batch, ok bool, again time.Duration, err error) {
 	w.delays.Store(false)
 	for {
