@@ -34,7 +34,7 @@ import (
 func settingsOf(namespace string) api.Settings {
 	s := api.Settings{
 		Thresholds:   lastseen.Thresholds{Green: 10 * time.Hour, Yellow: 20 * time.Hour},
-		PingInterval: time.Second, Shards: 1, Changes: feed.Auto, ShowKinds: true, ShowCalls: true,
+		PingInterval: 3 * time.Second, Shards: 1, Changes: feed.Auto, ShowKinds: true, ShowCalls: true,
 		Visibility: api.VisibleToEveryone, RingTimeout: api.DefaultRingTimeout,
 	}
 	switch "/v1/namespaces/" + namespace {
