@@ -56,26 +56,22 @@ func (r *openRequest) await(until time.Time, look lookup) error {
 			return err
 		}
 		found, again, err := r.look(look, left)
-		switch {
-		case found, err != nil && !errors.Is(err, errInterrupted):
+		if found || err != nil {
 			return err
-		case err == nil:
-			r.sleep(min(left, again))
 		}
+		r.sleep(min(left, again))
 	}
 }
 
 // lookup looks for a response. If there is none, it says when to look again at the latest.
 type lookup func(context.Context) (found bool, again time.Duration, err error)
 
-var errInterrupted = errors.New("the caller has to be authorized again")
-
-// look looks, but not for longer than the caller is authorized.
+// look looks, but not for longer than the caller is authorized. If that ends it, there is nothing yet.
 func (r *openRequest) look(look lookup, left time.Duration) (found bool, again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, left)
 	defer cancel()
 	if found, again, err = look(ctx); err != nil && ctx.Err() != nil {
-		err = errInterrupted
+		return false, 0, nil
 	}
 	return found, again, err
 }
