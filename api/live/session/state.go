@@ -366,8 +366,8 @@ func (s *userStates) planLate(st *userState) {
 	}
 }
 
-// checkLate reads a call again whose time has passed as far as clients know, unless the manager knows both to be active
-// since: reading each call a minute would cost more than a keepalive of its parties.
+// checkLate reads a call again whose time has passed as far as clients know, unless the manager knows that both parties
+// were active since: reading each call a minute would cost more than to note that its parties are.
 func (s *userStates) checkLate(key lastseen.UserKey, id string) {
 	left := s.hub.newest.Load().Calls.Rest(key.Namespace, key.User, id)
 	if left == 0 {
