@@ -33,6 +33,7 @@ type observation struct {
 	counts  []string // those since the last flush, and the last one before
 	ticks   int
 	wrong   []string // what must not happen
+	resets  bool     // a poll can be a reset, of which only the marker counts
 }
 
 // take notes an event, a frame or a response.
@@ -64,7 +65,10 @@ func (s *observation) take(name, data string) {
 		return
 	case "welcome":
 	case "poll":
-		if batch.Reset {
+		switch {
+		case batch.Reset && s.resets:
+			batch.Users = slices.DeleteFunc(batch.Users, func(u json.RawMessage) bool { return !isMarker(string(u)) })
+		case batch.Reset:
 			wrong = "a reset"
 		}
 	case "changes":
@@ -81,6 +85,13 @@ func (s *observation) take(name, data string) {
 	for _, user := range batch.Users {
 		s.entries = append(s.entries, string(user))
 	}
+}
+
+// allowResets says whether a poll can be a reset.
+func (s *observation) allowResets(allowed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resets = allowed
 }
 
 // position returns the cursor after which another client continues.
@@ -110,21 +121,22 @@ func (s *observation) check(t *testing.T) {
 // since the last call, by user, and the cursor.
 func (s *observation) flush(t *testing.T, mark string, n int) (sent []string, cursor string) {
 	t.Helper()
-	ofMarker := func(entry string) bool { return strings.Contains(entry, `"user":"marker"`) }
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		marked := func(entry string) bool { return ofMarker(entry) && strings.Contains(entry, mark) }
+		marked := func(entry string) bool { return isMarker(entry) && strings.Contains(entry, mark) }
 		return len(s.entries) > n && slices.ContainsFunc(s.entries, marked)
 	}, testWait, 5*time.Millisecond, "%s: %d users with the marker %s", s.way, n, mark)
 	s.check(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sent = slices.DeleteFunc(s.entries, ofMarker)
+	sent = slices.DeleteFunc(s.entries, isMarker)
 	s.entries = nil
 	slices.Sort(sent)
 	return sent, s.cursor
 }
+
+func isMarker(entry string) bool { return strings.Contains(entry, `"user":"marker"`) }
 
 // flushCounts waits until the newest counts are some, and returns all since the last call.
 func (s *observation) flushCounts(t *testing.T, newest string) (counts []string) {
