@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
@@ -178,10 +179,9 @@ func (s *server) recordLines(c echo.Context, e telemetry.Event, namespace string
 		var chunk batch
 		readErr := s.readChunk(c, e, namespace, &l, &chunk)
 		if chunk.size() > 0 {
-			caller, err := s.authenticateAgain(c)
-			if err == nil {
-				err = checkPermission(c, guard.PingBulk, caller)
-			}
+			err := s.authorizeAgain(c, func(caller *auth.Caller) error {
+				return checkPermission(c, guard.PingBulk, caller)
+			})
 			if err == nil {
 				_, err = s.record(c.Request().Context(), e, namespace, &chunk)
 			}

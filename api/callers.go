@@ -67,15 +67,15 @@ func (s *server) charge(c echo.Context, caller *auth.Caller, invalid error) erro
 	return nil
 }
 
-// authenticateAgain returns a caller that was authorized before, by the keys and tokens that are valid now. It is
-// charged as another request only if the credentials became invalid.
-func (s *server) authenticateAgain(c echo.Context) (*auth.Caller, error) {
-	caller, err := s.authenticator.Load().Authenticate(
-		c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
-	if err != nil {
-		return nil, s.charge(c, nil, err)
+// authorizeAgain returns an error unless the caller of a request that stays open can still use it, by the newest
+// configuration. It is charged as another request only if the credentials became invalid.
+func (s *server) authorizeAgain(c echo.Context, permitted func(*auth.Caller) error) error {
+	newest, r := s.newest.Load(), c.Request()
+	caller, err := newest.authenticator.Load().Authenticate(r.Context(), r.Header[echo.HeaderAuthorization])
+	if caller, err = guard.Confirm(callerOf(c), caller, err, s.Now()); err != nil {
+		return cmp.Or(s.limiter.Charge(r, nil, 1), err)
 	}
-	return caller, nil
+	return cmp.Or(permitted(caller), newest.checkKnown(c, guard.Read))
 }
 
 // callerKey is the key of the caller in the context of a request.

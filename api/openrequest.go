@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/telemetry"
 )
@@ -140,7 +138,9 @@ func (r *openRequest) patience(until time.Time) (time.Duration, error) {
 		return 0, errDraining
 	}
 	if r.ctx.Err() != nil || !now.Before(r.checkAt) {
-		if err := r.authorizeAgain(now); err != nil {
+		r.cancel()
+		r.begin(now) // before the check, so that a reload during the check is not missed
+		if err := r.authorizeAgain(r.c, r.permitted); err != nil {
 			return 0, err
 		}
 	}
@@ -152,22 +152,6 @@ func (r *openRequest) patience(until time.Time) (time.Duration, error) {
 		return 0, errDue
 	}
 	return min(until.Sub(now), authorized), nil
-}
-
-// authorizeAgain begins a round. It returns an error unless the request still can be served, by the newest
-// configuration.
-func (r *openRequest) authorizeAgain(now time.Time) error {
-	newest := r.newest.Load()
-	r.cancel()
-	r.begin(now) // before the check, so that a reload during the check is not missed
-	caller, err := newest.authenticateAgain(r.c)
-	if guard.StaysValid(r.caller, err, now) {
-		caller, err = r.caller, nil
-	}
-	if err == nil {
-		err = r.permitted(caller)
-	}
-	return cmp.Or(err, newest.checkKnown(r.c, guard.Read))
 }
 
 // hold keeps a request open that only waits, until the returned function is called.

@@ -67,6 +67,11 @@ func (c *Caller) CanReadCalls(namespace string) bool {
 // CanPingMany reports whether a caller with the scope ping can record pings and leaves of many users at once.
 func (c *Caller) CanPingMany() bool { return !c.is(ByToken) }
 
+// Same reports whether two callers are the same key or user. An open server, nil, counts as both.
+func (c *Caller) Same(other *Caller) bool {
+	return c == nil || other == nil || c.Kind == other.Kind && c.Name == other.Name && c.Issuer == other.Issuer
+}
+
 func (c *Caller) is(kind Kind) bool { return c != nil && c.Kind == kind }
 
 // IsAnonymous reports whether the caller sent no credentials to a server that is not open.

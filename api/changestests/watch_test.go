@@ -120,7 +120,8 @@ func TestWaitingEndsWithTheToken(t *testing.T) {
 // and long polls get the error of a new request; and that other reloads do not end them.
 func TestReloadEndsWaiting(t *testing.T) {
 	service, key := kit.NewKey("service", "cha*", auth.Read)
-	elsewhere, pinger, removed := service, service, service
+	elsewhere, pinger, removed, renamed := service, service, service, service
+	renamed.Name = "another"
 	elsewhere.Namespaces, pinger.Scopes = []auth.Pattern{"other"}, []auth.Scope{auth.Ping}
 	_, removed.Hash = auth.NewKey()
 	for name, c := range map[string]struct {
@@ -129,6 +130,7 @@ func TestReloadEndsWaiting(t *testing.T) {
 		status int
 	}{
 		"removed":    {removed, false, http.StatusUnauthorized},
+		"renamed":    {renamed, false, http.StatusForbidden},
 		"namespaces": {elsewhere, false, http.StatusForbidden},
 		"scope":      {pinger, false, http.StatusForbidden},
 		"unknown":    {service, true, http.StatusNotFound},

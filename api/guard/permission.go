@@ -88,10 +88,18 @@ func ErrNoCredentials() error {
 	return errChallenge(problem.Unauthenticated, "Send an API key or a token in the header Authorization: Bearer.", "")
 }
 
-// StaysValid reports whether a caller is still authorized although authenticating it again failed with an error, at a
-// time: if the keys of its issuer are not available, a token stays valid until it expires.
-func StaysValid(caller *auth.Caller, err error, now time.Time) bool {
-	return errors.Is(err, auth.ErrKeysUnavailable) && caller != nil && now.Before(caller.Expires)
+// Confirm returns the caller of a connection or a request that stays open, after authenticating it again with a result,
+// at a time. If the keys of its issuer are not available, a token stays valid until it expires.
+func Confirm(before, current *auth.Caller, err error, now time.Time) (*auth.Caller, error) {
+	switch {
+	case errors.Is(err, auth.ErrKeysUnavailable) && before != nil && now.Before(before.Expires):
+		return before, nil
+	case err != nil:
+		return nil, ErrInvalidCredentials(err)
+	case !before.Same(current):
+		return nil, problem.New(problem.Forbidden, "The credentials belong to another caller now.")
+	}
+	return current, nil
 }
 
 // ErrInvalidCredentials is the error of a request that cannot be authenticated. Only the log has the reason, which

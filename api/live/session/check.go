@@ -22,9 +22,12 @@ func (n *session) check() bool {
 		return true
 	}
 	current, err := n.Authenticate(n.ctx, credentials)
-	current, err = n.confirmCaller(caller, current, err)
-	if err == nil {
+	current, err = guard.Confirm(caller, current, err, n.newest.Load().Now())
+	switch {
+	case err == nil:
 		err = n.permit(current)
+	case errors.Is(err, auth.ErrUnauthenticated) && caller != nil && caller.Kind == auth.ByKey: // do not try again
+		err = problem.New(problem.Forbidden, "The API key is not valid any longer.").Because(err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -45,22 +48,6 @@ func (n *session) checkReload(s *Server) {
 	if n.newest.Load() != s {
 		n.check()
 	}
-}
-
-// confirmCaller returns the caller after authenticating it again. A key that was removed is forbidden rather than
-// unknown: the client must not try again.
-func (n *session) confirmCaller(before, current *auth.Caller, err error) (*auth.Caller, error) {
-	switch {
-	case guard.StaysValid(before, err, n.newest.Load().Now()):
-		return before, nil
-	case errors.Is(err, auth.ErrUnauthenticated) && before != nil && before.Kind == auth.ByKey:
-		return nil, problem.New(problem.Forbidden, "The API key is not valid any longer.").Because(err)
-	case err != nil:
-		return nil, guard.ErrInvalidCredentials(err)
-	case !sameCaller(before, current):
-		return nil, problem.New(problem.Forbidden, "The credentials belong to another caller now.")
-	}
-	return current, nil
 }
 
 // checkSockets checks the callers of all WebSockets again after a reload, on all processors: verifying the tokens of
@@ -95,14 +82,6 @@ func keysFirst(sessions []*session) []*session {
 		return isToken
 	})
 	return append(ofKeys, ofTokens...)
-}
-
-// sameCaller reports whether two callers are the same key or user.
-func sameCaller(a, b *auth.Caller) bool {
-	if a == nil || b == nil {
-		return true // the server was open, or is: what the caller can do decides
-	}
-	return a.Kind == b.Kind && a.Name == b.Name && a.Issuer == b.Issuer
 }
 
 // permit returns an error unless a caller can do what the session does, and what it watches is shown as before.

@@ -153,7 +153,7 @@ func (n *session) handleToken(f clientFrame) error {
 	if err != nil {
 		return guard.ErrInvalidCredentials(err)
 	}
-	if !sameCaller(before, caller) {
+	if !before.Same(caller) {
 		return problem.New(problem.Forbidden, "The token is that of another user: open another connection.")
 	}
 	if err := n.permit(caller); err != nil {
