@@ -21,8 +21,8 @@ local at = tonumber(time)
 if ends ~= 0 and ends <= at then
   availability, note = '', ''
 end
-local says_something = availability ~= '' or note ~= ''
-if not says_something then
+local has_content = availability ~= '' or note ~= ''
+if not has_content then
   ends = 0
 end
 
@@ -107,6 +107,6 @@ if uses_key then
   redis.call('ZADD', uses_key, 'XX', 'GT', digits(now), user)
 end
 local exists = redis.call('EXISTS', key) == 1
-local created = not existed and (exists or availability ~= 'invisible' and says_something)
+local created = not existed and (exists or availability ~= 'invisible' and has_content)
 settle()
 return {created and 1 or 0, redis.call('ZSCORE', key, user)}

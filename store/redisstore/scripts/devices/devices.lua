@@ -6,7 +6,7 @@
 -- ARGV[2]  the latest of the times that follow, in milliseconds
 -- ARGV[3]  for how long a device counts that has not left, in milliseconds
 -- ARGV[4]  how many items follow
--- ARGV     then items, of 3 arguments: time; user; what the item says about the record, in the form of its line, without
+-- ARGV     then items, of 3 arguments: time; user; its claim about the record, in the form of its line, without
 --          the times at the end. For a ping the first line comes before that, with the window and 0. For a leave only
 --          the newline does, and if the kind stays as it is the text begins after it. '' is a leave on all devices.
 -- ARGV     then metas, of 2 arguments: number of the item; meta. Each argument costs, and most items have none.
@@ -26,21 +26,21 @@ local replaced = tonumber(ARGV[2]) > bound
 local find, match, sub = string.find, string.match, string.sub
 local past_items = 5 + 3 * tonumber(ARGV[4])
 
--- The meta of an item, by its place in ARGV.
+-- The meta of an item, by its index in ARGV.
 local metas = {}
 for i = past_items, #ARGV, 2 do
   metas[2 + 3 * tonumber(ARGV[i])] = ARGV[i + 1]
 end
 
--- Users, in the order in which they are named first: the place of each in the order, and who is named twice.
-local names, places, repeated, users = {}, {}, {}, 0
+-- Users, in the order in which they are named first: the index of each in the order, and who is named twice.
+local names, indexes, repeated, users = {}, {}, {}, 0
 for i = 6, past_items, 3 do
   local name = ARGV[i]
-  if places[name] then
+  if indexes[name] then
     repeated[name] = true
   else
     users = users + 1
-    names[users], places[name] = name, users
+    names[users], indexes[name] = name, users
   end
 end
 local scores = redis.call('ZMSCORE', key, unpack(names))
@@ -64,15 +64,15 @@ local function note_change(user, was, is, time, text, new_text)
 end
 
 -- Nearly every item is a ping of a device that moves times alone: the user is present, and published as green if there
--- is a feed; and the device has a record that is not too old, and is the last one of the user to be heard. Many users
+-- is a feed; and the device has a record that is not too old, and is the last one of the user to be active. Many users
 -- leave on all devices. These functions record such items. The rest is in devicesrule.lua and devicessave.lua, which
 -- follow.
 local header = ARGV[3] .. ' 0'
 local body = #header + 1
 
--- Returns the time before a place in a text, as a number; nil if it does not have that many digits.
-local function time_before(text, place, count)
-  return tonumber(sub(text, place - count - 1, place - 1))
+-- Returns the time before an index in a text, as a number; nil if it does not have that many digits.
+local function time_before(text, index, count)
+  return tonumber(sub(text, index - count - 1, index - 1))
 end
 
 -- Returns the records with another time of one of several; nil if more has to be changed. line is that of the record, up
@@ -91,17 +91,17 @@ local function move_up(text, line, time, at)
   return header .. sub(text, first, past - count - 1) .. time .. sub(text, body, first - 1) .. sub(text, past)
 end
 
--- The same with what an item says about it.
-local function move(text, said, time, at)
-  local start = string.byte(said)
+-- The same with the claim of an item.
+local function move(text, claim, time, at)
+  local start = string.byte(claim)
   if start == 10 then -- a leave
     return nil
   elseif start ~= 32 then
-    return move_up(text, sub(said, body), time, at)
+    return move_up(text, sub(claim, body), time, at)
   end
-  local first = find(text, said, body, true)
+  local first = find(text, claim, body, true)
   local kind = first and match(sub(text, body, first - 1), '\n%a+$')
-  return kind and move_up(text, kind .. said, time, at)
+  return kind and move_up(text, kind .. claim, time, at)
 end
 
 -- Returns the records after a leave on all devices that is not older than any; nil if it may be.
@@ -124,43 +124,43 @@ local lowest = math.max(1, feed and feed.watermark - feed.green or 0)
 local recorded = 0
 
 -- Notes what is to be written about a user.
-local function note(user, place, score, text)
+local function note(user, index, score, text)
   recorded = recorded + 2
   add[recorded - 1], add[recorded] = score, user
   set[recorded - 1], set[recorded] = user, text
-  scores[place] = score
+  scores[index] = score
   return true
 end
 
 -- Reports whether an item changes nothing about since when the user is idle: neither the user nor the device is.
-local function is_used(place, said)
-  local text = details[place]
-  return (not text or string.byte(text) == 48) and (said == '' or sub(said, -3) == ' 0 ')
+local function is_used(index, claim)
+  local text = details[index]
+  return (not text or string.byte(text) == 48) and (claim == '' or sub(claim, -3) == ' 0 ')
 end
 
 -- Records a ping that moves times alone, and reports whether it is one.
-local function refresh(i, user, place)
-  local text, score = texts[place], tonumber(scores[place] or 0)
+local function refresh(i, user, index)
+  local text, score = texts[index], tonumber(scores[index] or 0)
   if not text or score <= lowest or #text > max_text then
     return false
   end
-  local time, said = ARGV[i], ARGV[i + 2]
-  local at, count, size = tonumber(time), #time, #said
+  local time, claim = ARGV[i], ARGV[i + 2]
+  local at, count, size = tonumber(time), #time, #claim
   if score >= at then
     return false
   end
-  if #text == size + 2 * count + 1 and string.byte(text, -count - 1) == 32 and sub(text, 1, size) == said then
-    text = said .. sub(text, size + 1, size + count + 1) .. time -- the only record of the user
+  if #text == size + 2 * count + 1 and string.byte(text, -count - 1) == 32 and sub(text, 1, size) == claim then
+    text = claim .. sub(text, size + 1, size + count + 1) .. time -- the only record of the user
   else
-    text = move(text, said, time, at)
+    text = move(text, claim, time, at)
   end
   known = true
-  return text and note(user, place, time, text)
+  return text and note(user, index, time, text)
 end
 
 -- Records a leave on all devices that is newer than anything else about the user, and reports whether it is one.
-local function leave(i, user, place)
-  local text, score = texts[place], tonumber(scores[place] or 0)
+local function leave(i, user, index)
+  local text, score = texts[index], tonumber(scores[index] or 0)
   local time, size = ARGV[i], math.abs(score)
   local at = tonumber(time)
   if score == -at and text and match(text, '^%d+ (%d+)') == time then -- the call is repeated
@@ -174,9 +174,9 @@ local function leave(i, user, place)
     return false
   end
   if feed then
-    note_change(user, published(score), left, time, details[place], details[place])
+    note_change(user, published(score), left, time, details[index], details[index])
   end
-  known = known or scores[place]
-  return note(user, place, '-' .. time, text)
+  known = known or scores[index]
+  return note(user, index, '-' .. time, text)
 end
 

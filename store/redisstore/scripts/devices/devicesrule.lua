@@ -40,7 +40,7 @@ local function record(items)
   -- Reads the state of a user, and the records. A user who is not known has no records: what is left of them is
   -- deleted. A user who left, and not by a device, left on all devices.
   local function load(name)
-    local score, text = scores[places[name]], texts[places[name]]
+    local score, text = scores[indexes[name]], texts[indexes[name]]
     local number = tonumber(score or 0)
     local size = math.abs(number)
     known = known or score
@@ -107,13 +107,13 @@ local function record(items)
     end
   end
 
-  -- Reads what an item says about a record.
-  local function read_said(said)
-    local line = string.byte(said) == 32 and said or string.match(said, '\n.*')
+  -- Reads the claim of an item about a record.
+  local function read_claim(claim)
+    local line = string.byte(claim) == 32 and claim or string.match(claim, '\n.*')
     return string.match(line, '^\n?(%a*) (.*)\t([01]) (%d+) $')
   end
 
-  -- Returns since when the user uses none of the live devices heard from a time on; 0 if they use one, or there is none.
+  -- Returns since when the user uses none of the live devices active from a time on; 0 if they use one, or there is none.
   local function idle_since(user, from)
     local latest = 0
     for _, record in ipairs(user.records) do
@@ -142,7 +142,7 @@ local function record(items)
       settle(user)
       return
     end
-    local kind, id, gone, idle = read_said(ARGV[i + 2])
+    local kind, id, gone, idle = read_claim(ARGV[i + 2])
     local since = tonumber(idle) >= at and idle_since(user, user.at - user.window) or 0
     idle = since > 0 and digits(since) or idle -- a device that begins idle does not show that the person was there
     user.window = window
@@ -165,7 +165,7 @@ local function record(items)
   end
 
   local function save_idle(user)
-    local text, idle = details[places[user.name]] or '', idle_since(user, 0)
+    local text, idle = details[indexes[user.name]] or '', idle_since(user, 0)
     user.details = text
     if idle > 0 or text ~= '' and parse_details(text) then
       user.details = with_idle(text, idle)
@@ -180,7 +180,7 @@ local function record(items)
   local function note_user(user)
     local number = user.gone and -user.at or user.at
     local time = user.time or digits(user.at)
-    note_change(user.name, published(user.number), published(number), time, details[places[user.name]], user.details)
+    note_change(user.name, published(user.number), published(number), time, details[indexes[user.name]], user.details)
   end
 
   -- Returns the records as text; nil if there is nothing to keep.
@@ -229,7 +229,7 @@ local function record(items)
       if feed then
         note_user(user)
       end
-      scores[places[user.name]] = user.score
+      scores[indexes[user.name]] = user.score
     end
   end
 end

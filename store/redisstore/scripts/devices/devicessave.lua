@@ -3,9 +3,9 @@
 local others = {}
 for i = 5, past_items - 1, 3 do
   local user = ARGV[i + 1]
-  local place, said = places[user], ARGV[i + 2]
-  local simple = not (replaced or repeated[user] or metas[i] or details_key and not is_used(place, said))
-  if not simple or not (said == '' and leave or refresh)(i, user, place) then
+  local index, claim = indexes[user], ARGV[i + 2]
+  local simple = not (replaced or repeated[user] or metas[i] or details_key and not is_used(index, claim))
+  if not simple or not (claim == '' and leave or refresh)(i, user, index) then
     others[#others + 1] = i
   end
 end
@@ -49,6 +49,6 @@ if #others == 0 then
 end
 local results = {}
 for i = 6, past_items, 3 do
-  results[#results + 1] = scores[places[ARGV[i]]]
+  results[#results + 1] = scores[indexes[ARGV[i]]]
 end
 return {created, results, false, feed and 0 or 1, unreadable}

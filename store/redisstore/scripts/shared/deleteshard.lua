@@ -9,14 +9,14 @@
 
 -- Reports whether a user has an availability that others see, and that has not ended by both clocks: that of this
 -- Redis, and the caller's. What has ended by one of them alone counts.
-local function any_says(present)
+local function any_availability(present)
   local time, cursor = math.min(clock(), tonumber(present)), '0'
   repeat
     local reply = redis.call('HSCAN', details_key, cursor, 'COUNT', 100)
     cursor = reply[1]
     for i = 2, #reply[2], 2 do
       local details = parse_details(reply[2][i])
-      if details and says(details, time) then
+      if details and has_availability(details, time) then
         return true
       end
     end
@@ -27,7 +27,7 @@ end
 local kept = {}
 if ARGV[1] ~= '' then
   local contacts = contacts_key and redis.call('EXISTS', contacts_key) == 1 -- it may be named, and gone
-  if contacts or redis.call('EXISTS', KEYS[1]) == 1 or details_key and any_says(ARGV[1]) then
+  if contacts or redis.call('EXISTS', KEYS[1]) == 1 or details_key and any_availability(ARGV[1]) then
     return 1
   elseif ARGV[2] == '1' then
     return 0

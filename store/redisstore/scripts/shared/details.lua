@@ -3,12 +3,12 @@
 --
 -- details_key  the details of the users of a shard: a hash, field = user
 -- ends_key     their ends: a sorted set, the score of a user is the first time at which the details end in part: what
---              the user says, or the call
+--              the availability, or the call
 --
--- The details of a user are values with spaces between them, the note to the end; times are in milliseconds. Users who
--- say nothing, are not idle and not in a call have none. What is published of them has the same form, but until when
--- the user is in a call is the latest time. Idle is computed when a device asserts something; no ping without a device
--- changes it.
+-- The details of a user are values with spaces between them, the note to the end; times are in milliseconds. Users
+-- without an availability who are not idle and not in a call have none. What is published of them has the same form,
+-- but until when the user is in a call is the latest time. Idle is computed for the events of devices; no ping without
+-- a device changes it.
 --
 --   <idle since, or 0>[/<until when the user is in a call>] <away, busy or -> <when that ends, or 0> <note>
 
@@ -41,19 +41,19 @@ local function details_of(text)
     {idle = 0, call = 0, availability = '-', ends = math.huge, note = ''}
 end
 
--- Reports whether details say anything that has not ended by a time.
-local function says(details, time)
+-- Reports whether details have an availability or a note that has not ended by a time.
+local function has_availability(details, time)
   return details.ends > time and (details.availability ~= '-' or details.note ~= '')
 end
 
 -- The reverse of parse_details: '' for none.
 local function format_details(details)
-  local said = says(details, 0)
-  if details.idle == 0 and details.call == 0 and not said then
+  local has = has_availability(details, 0)
+  if details.idle == 0 and details.call == 0 and not has then
     return ''
   end
-  local ends = said and details.ends < math.huge and details.ends or 0
-  local availability, note = said and details.availability or '-', said and details.note or ''
+  local ends = has and details.ends < math.huge and details.ends or 0
+  local availability, note = has and details.availability or '-', has and details.note or ''
   local call = details.call > 0 and '/' .. time_text(details.call) .. ' ' or ' '
   return time_text(details.idle) .. call .. availability .. ' ' .. time_text(ends) .. ' ' .. note
 end
@@ -69,7 +69,7 @@ local function published_details(text, status, watermark)
     details.idle, details.call = 0, 0
   end
   details.call = details.call > watermark and in_call or 0
-  if not says(details, watermark) then
+  if not has_availability(details, watermark) then
     details.availability, details.note = '-', ''
   end
   return format_details(details)

@@ -3,8 +3,8 @@
 
 -- Returns the first of the times after another at which details end in part; nil if they do not.
 local function next_end(details, after)
-  local said, call = says(details, 0) and details.ends or math.huge, details.call
-  local first = math.min(said > after and said or math.huge, call > after and call or math.huge)
+  local ends, call = has_availability(details, 0) and details.ends or math.huge, details.call
+  local first = math.min(ends > after and ends or math.huge, call > after and call or math.huge)
   return first < math.huge and first or nil
 end
 
@@ -62,7 +62,7 @@ local function delete_ended(by, most)
     if not details then
       redis.call('ZREM', ends_key, names[i])
     else
-      if not says(details, by) then
+      if not has_availability(details, by) then
         details.availability, details.note = '-', ''
       end
       details.call = details.call > by and details.call or 0

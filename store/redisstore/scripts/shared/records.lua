@@ -1,7 +1,7 @@
 -- What the scripts share that read the records of devices; it is prepended to each.
 --
 -- records_key  the records of the users of a shard: a hash, field = user
--- metas_key    what clients said about devices: a hash, field = user, newline, ID of the record
+-- metas_key    what clients sent about devices: a hash, field = user, newline, ID of the record
 --
 -- The records of a user are lines of text. The first one is about the user, each of the others is a record, the newest
 -- first. The lines have newlines between them. Times and the window are in milliseconds: see Devices of package
