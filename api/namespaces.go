@@ -167,7 +167,7 @@ func (s *server) deleteNamespace(c echo.Context, q request.Query, namespace stri
 			"This deletes all users in the namespace. To confirm, add ?confirm=%s.", namespace)
 	}
 	ctx := c.Request().Context()
-	// First: what servers have heard and not written yet must not bring the namespace back. See [server.deleteUser].
+	// First: what servers have received and not written yet must not bring the namespace back. See [server.deleteUser].
 	if err := s.Store.CloseConnections(ctx, namespace, ""); err != nil {
 		return err
 	}

@@ -184,7 +184,7 @@ func (f *fixture) goingOn(ctx context.Context, d time.Duration) (measurement, er
 	if err := f.newCaller(servers, n).beginAll(ctx, n); err != nil {
 		return measurement{}, err
 	}
-	// Until each party was heard: then all that follows is regular.
+	// Until each party was active: then all that follows is regular.
 	if err := errors.Join(pause(ctx, f.pingInterval()), servers.expect(ctx, callsMetric, n, time.Minute)); err != nil {
 		return measurement{}, err
 	}

@@ -107,7 +107,7 @@ func (g group) rss() (sum float64, err error) {
 // feedWorkloads returns how to set up each workload about changes feeds that wrk does not send.
 func (f *fixture) feedWorkloads() map[string]setup {
 	return map[string]setup{
-		"sweep":                   f.sweep,
+		"yellow":                  f.turnYellow,
 		"delivery, one server":    func() (measureFunc, error) { return f.delivery(1) },
 		"delivery, three servers": func() (measureFunc, error) { return f.delivery(3) },
 		"quiet namespaces":        f.quiet,
@@ -132,7 +132,7 @@ func feedComparisons() (all []comparison) {
 		return comparison{row: row, work: work, series: series, subject: subject, metric: m, target: t}
 	}
 	perReader := metric{"memory", func(m measurement) float64 { return m.memory / 1024 }, " KiB"}
-	all = append(all, own(20, "100,000 decays in a second: longest command of Redis", "sweep", "sweep",
+	all = append(all, own(20, "100,000 users turn yellow in a second: longest command of Redis", "yellow", "yellow",
 		value("longest command", " ms"), atMost(5)))
 	for _, servers := range []string{"one server", "three servers"} {
 		subject := "delivery, " + servers

@@ -30,7 +30,7 @@ type held struct {
 	Open     int            // connections that were welcomed and have not ended
 	Welcomed int            // since the start
 	Ended    map[string]int // connections and attempts to connect, by how they ended
-	Told     map[string]int // refusals that said when to come back, by that time
+	Refused  map[string]int // refusals that said when to come back, by that time
 }
 
 // holders are clients that each hold a connection of a user. A process may open 20,000 descriptors, so several
@@ -61,7 +61,7 @@ func hold(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	h := &holders{
 		urls: strings.Split(*urls, ","), protocol: *protocol, ids: newUsers(*first + *n), again: *again,
-		dials: make(chan struct{}, *atOnce), held: held{Ended: map[string]int{}, Told: map[string]int{}},
+		dials: make(chan struct{}, *atOnce), held: held{Ended: map[string]int{}, Refused: map[string]int{}},
 	}
 	h.dialer = websocket.Dialer{
 		ReadBufferSize: 512, WriteBufferSize: 512, WriteBufferPool: &sync.Pool{}, HandshakeTimeout: 30 * time.Second,
@@ -84,7 +84,7 @@ func hold(ctx context.Context, args []string, stdout io.Writer) error {
 // run holds the connection of one user.
 func (h *holders) run(ctx context.Context, i int) {
 	for failures := 0; ctx.Err() == nil; {
-		welcomed, told, err := h.connect(ctx, i)
+		welcomed, retryAfter, err := h.connect(ctx, i)
 		h.mu.Lock()
 		if welcomed {
 			h.Open--
@@ -96,7 +96,7 @@ func (h *holders) run(ctx context.Context, i int) {
 			return
 		}
 		failures++
-		_ = pause(ctx, max(told, backoff(failures))) // an error ends the loop, too
+		_ = pause(ctx, max(retryAfter, backoff(failures))) // an error ends the loop, too
 	}
 }
 
@@ -125,10 +125,10 @@ type refusedError int
 func (e refusedError) Error() string { return fmt.Sprintf("HTTP %d", int(e)) }
 
 // connect connects once, and returns when the connection has ended: also when to come back, if the server said so.
-func (h *holders) connect(ctx context.Context, i int) (welcomed bool, told time.Duration, err error) {
-	conn, told, err := h.dial(ctx, i)
+func (h *holders) connect(ctx context.Context, i int) (welcomed bool, retryAfter time.Duration, err error) {
+	conn, retryAfter, err := h.dial(ctx, i)
 	if err != nil {
-		return false, told, err
+		return false, retryAfter, err
 	}
 	end := func() { _ = conn.Close() } // a second time, too
 	defer end()
@@ -137,14 +137,14 @@ func (h *holders) connect(ctx context.Context, i int) (welcomed bool, told time.
 		_, text, err := conn.ReadMessage()
 		switch {
 		case err != nil:
-			return welcomed, told, err
+			return welcomed, retryAfter, err
 		case h.protocol == centrifugeProtocol && string(text) == "{}": // a ping of the server
 			if err := conn.WriteMessage(websocket.TextMessage, []byte("{}")); err != nil {
-				return welcomed, told, err
+				return welcomed, retryAfter, err
 			}
 		case !welcomed:
 			if !strings.Contains(string(text), h.welcome()) {
-				told = h.problem(text) // the close code says the rest
+				retryAfter = h.problem(text) // the close code says the rest
 				continue
 			}
 			welcomed = true
@@ -174,13 +174,13 @@ func (h *holders) problem(text []byte) time.Duration {
 	if json.Unmarshal(text, &frame) != nil || frame.Problem.After == 0 {
 		return 0
 	}
-	return h.noteTold(frame.Problem.After / 1000)
+	return h.noteRefused(frame.Problem.After / 1000)
 }
 
-// noteTold counts a refusal that said when to come back. It returns a random time within the second that ends then.
-func (h *holders) noteTold(seconds int) time.Duration {
+// noteRefused counts a refusal that said when to come back. It returns a random time within the second that ends then.
+func (h *holders) noteRefused(seconds int) time.Duration {
 	h.mu.Lock()
-	h.Told[fmt.Sprintf("%d s", seconds)]++
+	h.Refused[fmt.Sprintf("%d s", seconds)]++
 	h.mu.Unlock()
 	return time.Duration(seconds)*time.Second - rand.N(time.Second)
 }
@@ -195,11 +195,11 @@ func (h *holders) dial(ctx context.Context, i int) (*websocket.Conn, time.Durati
 			return nil, 0, err
 		}
 		_ = response.Body.Close() // the library has read it
-		var told time.Duration
+		var retryAfter time.Duration
 		if after, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
-			told = h.noteTold(after)
+			retryAfter = h.noteRefused(after)
 		}
-		return nil, told, refusedError(response.StatusCode)
+		return nil, retryAfter, refusedError(response.StatusCode)
 	}
 	hello := `{"hello":{"user":"` + h.ids.id(i) + `","device":{"id":"bench","kind":"web"}}}`
 	if h.protocol == centrifugeProtocol {

@@ -113,7 +113,7 @@ func (p *part) start(ctx context.Context, args []string) error {
 
 // sum returns what all clients have seen.
 func (a *audience) sum() held {
-	all := held{Ended: map[string]int{}, Told: map[string]int{}}
+	all := held{Ended: map[string]int{}, Refused: map[string]int{}}
 	for _, p := range a.parts {
 		p.mu.Lock()
 		seen := p.seen
@@ -123,8 +123,8 @@ func (a *audience) sum() held {
 		for how, n := range seen.Ended {
 			all.Ended[how] += n
 		}
-		for when, n := range seen.Told {
-			all.Told[when] += n
+		for when, n := range seen.Refused {
+			all.Refused[when] += n
 		}
 	}
 	return all

@@ -6,8 +6,8 @@
 // comparisons.go is the table of what is compared, with the targets, and workloads.go lists what is measured for it.
 // runner.go runs the rounds. fixture.go, process.go and serve.go start and fill servers; proc.go reads what they cost.
 // wrk.go, redisbenchmark.go, bulk.go, serial.go and openloop.go generate load; footprint.go and disk.go measure memory
-// and disk. feeds.go, sweep.go, delivery.go, readers.go and quiet.go measure changes feeds, details.go what users say,
-// calls.go and ringing.go calls between them. before.go compares versions. report.go prints and writes the results.
+// and disk. feeds.go, turnyellow.go, delivery.go, readers.go and quiet.go measure changes feeds, details.go
+// availability, calls.go and ringing.go calls between users. before.go compares versions. report.go prints and writes the results.
 package main
 
 import (

@@ -51,7 +51,7 @@ func (f *fixture) reconnect(ctx context.Context, _ time.Duration) (measurement, 
 	m.command = fmt.Sprintf("%d connections; kill -9; cmd/lastseen again on the same port", n)
 	m.note = fmt.Sprintf("%d clients; first connected in %.1f s; ends and refusals since: %s; Retry-After: %s; "+
 		"CPU time: server %.1f s, Redis %.1f s", n, ramp.Seconds(), listed(seen.Ended, before.Ended),
-		listed(seen.Told, before.Told), m.server.Seconds(), m.store.Seconds())
+		listed(seen.Refused, before.Refused), m.server.Seconds(), m.store.Seconds())
 	return m, err
 }
 

@@ -69,7 +69,8 @@ var (
 //   - AdvanceChanges appends an entry for each user whose availability ends on the way, in the order of the ends and
 //     transitions. The end of a hidden time is none.
 //   - Each entry has everything that is published of its user, whatever changed, and what was published before.
-//   - An entry of a user who is forgotten says nothing. It is appended if others could see a state, or something said.
+//   - An entry of a user who is forgotten has no availability. It is appended if others could see a state or
+//     an availability.
 //
 // # Namespaces
 //
@@ -101,7 +102,7 @@ type Availabilities interface {
 	Describe(ctx context.Context, namespace string, users []string) ([]lastseen.State, map[string]Details, error)
 
 	// ReadDetails returns the details of users whose states are known, as a page of List. Those of a user whose state
-	// has changed since are of before or after the change. It costs nothing in a namespace in which no user has said
+	// has changed since are of before or after the change. It costs nothing in a namespace in which no user has set
 	// anything, and no device has been idle.
 	ReadDetails(ctx context.Context, namespace string, records []Record) (map[string]Details, error)
 }

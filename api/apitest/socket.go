@@ -33,14 +33,14 @@ func NewSocketServer(t *testing.T, changes ...func(*api.Config)) *Server {
 // NewSocketServerOn is [NewSocketServer] with a store.
 func NewSocketServerOn(t *testing.T, s store.Store, changes ...func(*api.Config)) *Server {
 	t.Helper()
-	heard := make(chan struct{})
-	listened := kit.ListenedStore{Store: s, Listens: sync.OnceFunc(func() { close(heard) })}
+	listening := make(chan struct{})
+	listened := kit.ListenedStore{Store: s, Listens: sync.OnceFunc(func() { close(listening) })}
 	w := NewServer(t, s, append([]func(*api.Config){WithStoreTime(listened), WithConnections(t, s)}, changes...)...)
 	kit.Background(t, w.Config.Shared.Listen)
 	kit.Await(t, func() bool {
 		_ = s.Signal(t.Context(), store.Signal{Kind: kit.SignalProbe, Namespace: "chat", User: "alice"})
 		select {
-		case <-heard:
+		case <-listening:
 			return true
 		default:
 			return false

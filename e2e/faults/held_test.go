@@ -38,7 +38,7 @@ func TestHeldConnectionsEnd(t *testing.T) {
 			if user != "leaves" {
 				require.GreaterOrEqual(t, grey.received.Sub(ended), holdGrace)
 				require.LessOrEqual(t, grey.at, lastseen.InstantOf(grey.received.Add(-holdGrace)),
-					"the time at which it was heard last: a grace or more before the leave")
+					"the time of its last heartbeat: a grace or more before the leave")
 			}
 		})
 	}

@@ -130,8 +130,8 @@ func TestHeldServersRestart(t *testing.T) {
 	require.Len(t, green, clients)
 }
 
-// TestHeldStoreStopped stops Redis. Connections stay open, and what was heard meanwhile is written when it is back. A
-// client that connects meanwhile is closed with 4503.
+// TestHeldStoreStopped stops Redis. Connections stay open, and what was received meanwhile is written when it is back.
+// A client that connects meanwhile is closed with 4503.
 func TestHeldStoreStopped(t *testing.T) {
 	t.Parallel()
 	redis := redistest.StartProcess(t, "--appendfsync", "always")
@@ -145,7 +145,7 @@ func TestHeldStoreStopped(t *testing.T) {
 	stopped := lastseen.InstantOf(time.Now())
 	_, err := openSocket(t.Context(), socketOptions{url: s.url, hello: device("late", "late", "web")})
 	require.Equal(t, "4503", endOf(err), "%v", err)
-	s.awaitMetric(t, "lastseen_connections_unwritten", float64(len(users))) // each is heard while Redis is away
+	s.awaitMetric(t, "lastseen_connections_unwritten", float64(len(users))) // each has a ping while Redis is away
 	redis.Start(t)
 	s.awaitMetric(t, "lastseen_connections_unwritten", 0)
 	for i, user := range users {

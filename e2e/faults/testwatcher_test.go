@@ -146,17 +146,17 @@ func (w *watcher) request(ctx context.Context, server string) (*http.Request, er
 	return request, nil
 }
 
-// heard is called for whatever arrives.
-type heard func()
+// onBytes is called for whatever arrives.
+type onBytes func()
 
-func (h heard) Write(b []byte) (int, error) {
+func (h onBytes) Write(b []byte) (int, error) {
 	h()
 	return len(b), nil
 }
 
 // read notes the events of a stream until it ends, and calls a function for whatever arrives. An event without its end
 // does not count.
-func (w *watcher) read(stream io.Reader, arrived heard) error {
+func (w *watcher) read(stream io.Reader, arrived onBytes) error {
 	events := testserver.ReadEvents(io.TeeReader(stream, arrived))
 	for {
 		name, data := events.Any()

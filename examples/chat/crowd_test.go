@@ -10,14 +10,14 @@ import (
 	"github.com/lastseen/lastseen/examples/internal/demo"
 )
 
-// lastHeard is what lastseen would know of a user.
-type lastHeard struct {
+// lastSeen is what lastseen would know of a user.
+type lastSeen struct {
 	at   time.Time
 	left bool
 }
 
 // status is the one by the rule of lastseen.
-func (l lastHeard) status(now time.Time) string {
+func (l lastSeen) status(now time.Time) string {
 	switch age := now.Sub(l.at); {
 	case l.left || age >= demo.Yellow:
 		return "grey"
@@ -33,7 +33,7 @@ func names() []string {
 }
 
 // record applies what people did, and checks it.
-func record(t *testing.T, heard map[string]lastHeard, did deeds, now time.Time) {
+func record(t *testing.T, received map[string]lastSeen, did deeds, now time.Time) {
 	t.Helper()
 	for _, ping := range did.pings {
 		at := now
@@ -41,10 +41,10 @@ func record(t *testing.T, heard map[string]lastHeard, did deeds, now time.Time) 
 			at = *ping.At
 		}
 		require.False(t, at.After(now))
-		heard[ping.User] = lastHeard{at: at}
+		received[ping.User] = lastSeen{at: at}
 	}
 	for _, leave := range did.leaves {
-		heard[leave.User] = lastHeard{at: now, left: true}
+		received[leave.User] = lastSeen{at: now, left: true}
 	}
 }
 
@@ -55,10 +55,10 @@ func TestCrowdShowsEveryStatus(t *testing.T) {
 	for seed := range uint64(20) {
 		people := newCrowd(names(), rand.New(rand.NewPCG(seed, 0)))
 		now := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
-		heard, seen, changed := map[string]lastHeard{}, map[string]int{}, map[string]map[string]bool{}
+		received, seen, changed := map[string]lastSeen{}, map[string]int{}, map[string]map[string]bool{}
 		for second := range 600 {
-			record(t, heard, people.act(now), now)
-			for user, last := range heard {
+			record(t, received, people.act(now), now)
+			for user, last := range received {
 				status := last.status(now)
 				seen[status]++
 				if changed[user] == nil {
@@ -85,20 +85,20 @@ func TestCrowdPingsInTime(t *testing.T) {
 	t.Parallel()
 	people := newCrowd(names(), rand.New(rand.NewPCG(1, 2)))
 	now := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
-	heard, idles, leaves := map[string]lastHeard{}, 0, 0
+	received, idles, leaves := map[string]lastSeen{}, 0, 0
 	for second := range 3600 {
 		did := people.act(now)
-		record(t, heard, did, now)
+		record(t, received, did, now)
 		leaves += len(did.leaves)
 		for _, ping := range did.pings {
-			require.True(t, second == 0 || now.Equal(heard[ping.User].at))
+			require.True(t, second == 0 || now.Equal(received[ping.User].at))
 			if ping.Activity == "idle" {
 				idles++
 			}
 		}
 		for _, p := range people.people {
 			if doing := people.doing(p); doing == here || doing == idle {
-				require.Equal(t, "green", heard[p.name].status(now))
+				require.Equal(t, "green", received[p.name].status(now))
 			}
 		}
 		now = now.Add(time.Second)

@@ -43,7 +43,7 @@ type watch struct {
 
 	mu         sync.Mutex
 	listed     bool          // the last list had namespaces
-	expected   time.Duration // when calls were last said to have begun; 0 for never
+	expected   time.Duration // when calls were last reported to have begun; 0 for never
 	held       time.Duration // until when this server has the lease; 0 if it does not
 	namespaces map[string]*watched
 	due        schedule[string]

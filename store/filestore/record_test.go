@@ -129,7 +129,7 @@ func TestInvalidRecords(t *testing.T) {
 		"meta of no record":           devices(1, 1, "a", 0) + "m\x01b\x02{}",
 		"meta of no user":             devices(1, 1, "a", 0) + in + "m\x01a\x02{}",
 		"half a meta":                 devices(1, 1, "a", 0) + "m\x01a\x03{}",
-		"devices heard at no time":    devices(1, 1, "a", 0) + "v\x01b\x00\x00\x00\x00",
+		"devices active at no time":   devices(1, 1, "a", 0) + "v\x01b\x00\x00\x00\x00",
 	} {
 		require.ErrorIs(t, replayError([]byte(run)), ErrDamaged, what)
 	}

@@ -16,7 +16,7 @@ func (x *index) hide(namespace, user string, h Hidden) {
 	x.change(namespace, func(u *users) { u.hide(user, h) })
 }
 
-// forget deletes a user, and everything that the user said.
+// forget deletes a user, and the availability.
 func (x *index) forget(namespace, user string) {
 	x.setAvailability(namespace, user, lastseen.AvailabilityState{})
 	x.hide(namespace, user, Hidden{})

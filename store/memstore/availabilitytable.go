@@ -216,7 +216,7 @@ func (p *availabilityTable) empty() bool {
 	return p == nil || p.availabilities.Len() == 0 && p.hidden.Len() == 0
 }
 
-// frozenAvailability is what is said in a namespace, to be read without a lock.
+// frozenAvailability is the availability of the users of a namespace, to be read without a lock.
 type frozenAvailability struct {
 	availabilities *btree.Map[string, *lastseen.AvailabilityState]
 	hidden         *btree.Map[string, *Hidden]
@@ -229,7 +229,7 @@ func (p *availabilityTable) freeze() frozenAvailability {
 	return frozenAvailability{p.availabilities.Copy(), p.hidden.Copy()}
 }
 
-// scan adds what is said in a namespace to a log; see frozen.scan.
+// scan adds the availability of a namespace to a log; see frozen.scan.
 func (f frozenAvailability) scan(log Log, namespace string, written func() bool) {
 	f.availabilities.Scan(func(user string, s *lastseen.AvailabilityState) bool {
 		log.SetAvailability(namespace, user, *s)

@@ -113,7 +113,7 @@ func (u *users) noteIdle(user string, d lastseen.Devices) {
 	}
 }
 
-// unlist deletes all users, but not what they said.
+// unlist deletes all users, but not their availability.
 func (u *users) unlist() *users {
 	empty := newUsers()
 	empty.unlisted = true

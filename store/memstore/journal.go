@@ -19,7 +19,7 @@ type Journal interface {
 // Log receives what writes change, in order. Each change states a result: receiving some of them twice, in the same
 // order, ends as receiving them once. A namespace that is named in a change exists from then on; In changes nothing
 // else. Set keeps the devices of a user, and SetDevices the meta of records that are not in meta. Forget and Drop
-// delete a user and a namespace; so do Trim and Unlist, but what was said stays. Hide with the zero value deletes the
+// delete a user and a namespace; so do Trim and Unlist, but availability stays. Hide with the zero value deletes the
 // hidden time. ChangeContacts adds contacts and then removes others, both in bytewise order; used is the last known
 // use of the owner from then on, 0 for the one before.
 type Log interface {

@@ -174,18 +174,18 @@ func benchmarkCall(b *testing.B) {
 
 func benchmarkKeepAlive(b *testing.B) {
 	ctx, s := context.Background(), openNew(b, Options{})
-	var heard []store.KeepAlive
+	var alive []store.KeepAlive
 	for i := range store.MaxCallBatch / 2 {
 		n := newCall(i, fmt.Sprint("from", i), fmt.Sprint("to", i))
 		_, err := s.StartCall(ctx, "chat", n)
 		require.NoError(b, err)
 		_, err = s.StepCall(ctx, "chat", store.CallAct{ID: n.ID, User: n.To, Action: lastseen.Accept})
 		require.NoError(b, err)
-		heard = append(heard, store.KeepAlive{User: n.From}, store.KeepAlive{User: n.To})
+		alive = append(alive, store.KeepAlive{User: n.From}, store.KeepAlive{User: n.To})
 	}
 	before, rounds := redisCPU(b, s), 0
 	for b.Loop() {
-		_, err := s.KeepCallsAlive(ctx, "chat", heard)
+		_, err := s.KeepCallsAlive(ctx, "chat", alive)
 		require.NoError(b, err)
 		rounds++
 	}

@@ -23,7 +23,7 @@ type lookupCmd struct {
 }
 
 // LookupBatches implements [store.Batcher]: all in one round trip, and in another one if a shard has details since this
-// process last heard of it. They are read after the states: a user's details can be newer than the state.
+// process last learned of it. They are read after the states: a user's details can be newer than the state.
 func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
 	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {

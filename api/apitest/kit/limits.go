@@ -44,7 +44,7 @@ const (
 	MaxSocketPing = 25 * time.Second
 	TickInterval  = 20 * time.Second
 	CallsPause    = 5 * time.Second        // between two readings of a poll for calls
-	LateCall      = time.Second            // after its end, a call that was not heard to end is read
+	LateCall      = time.Second            // after its end, a call whose end was not received is read
 	MaxSelfEnd    = time.Hour              // after which the availability of users is read again
 	MaxSending    = 100 * time.Millisecond // that a slow caller delays what the callee is sent
 )

@@ -103,7 +103,7 @@ func TestDevicesAndInvalidScores(t *testing.T) {
 	require.Equal(t, lastseen.State{At: kit.Base + 1}, stores.Record(t, s, stores.OnDevice("alice", "tab", kit.Base+1)))
 }
 
-// TestMostDevices: of more than MaxDevices that are live those heard last are kept, and at one time those with the
+// TestMostDevices: of more than MaxDevices that are live those active last are kept, and at one time those with the
 // lower IDs, byte for byte.
 func TestMostDevices(t *testing.T) {
 	ctx, client, s := stores.Start(t)
@@ -197,7 +197,7 @@ func TestTrimAtTheLimit(t *testing.T) {
 }
 
 // TestRecordsThatAreTooOld: a ping of another device leaves them in the text, where they do not exist any longer: a
-// device that is heard again has a new record.
+// device that is active again has a new record.
 func TestRecordsThatAreTooOld(t *testing.T) {
 	ctx, client, s := stores.Start(t)
 	tab, late := stores.OnDevice("alice", "tab", kit.Base), kit.Base.Add(stores.Window)

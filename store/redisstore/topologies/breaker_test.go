@@ -107,7 +107,7 @@ func TestBreakerOfAReplacedPrimary(t *testing.T) {
 	owner.Freeze(t)
 	untilOpen(t, s, func() error { return stores.Ping(s, "chat", "bob") })
 	stores.UntilSuccess(t, func() error { return stores.Ping(s, "chat", "bob") })
-	for c.Owner(t, "presence:chat") == owner { // until the first primary has heard of the failover
+	for c.Owner(t, "presence:chat") == owner { // until the first primary knows of the failover
 		require.NoError(t, t.Context().Err())
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -51,8 +51,8 @@ func Run(t *testing.T, open kit.Open) {
 }
 
 // The tests cannot set the store's clock, and do not wait for it. Time passes in them because callers pass earlier
-// times: what was said an hour ago, until half an hour ago, has ended. Where a ping has to count after a hidden time,
-// that ends a minute ago: Now may be ahead of the clock that a write reads.
+// times: an availability set an hour ago, until half an hour ago, has ended. Where a ping has to count after a hidden
+// time, that ends a minute ago: Now may be ahead of the clock that a write reads.
 
 // State is an availability with a note.
 func State(a lastseen.Availability, note string) lastseen.AvailabilityState {

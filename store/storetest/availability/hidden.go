@@ -72,7 +72,7 @@ func testInvisibleUntil(t *testing.T, s store.Store) {
 	Set(t, s, "alice", Away)
 	SetAt(t, s, "alice", Until(end, Invisible), first)
 	require.Equal(t, Until(end, Invisible), Get(t, s, "alice", end-1))
-	require.Equal(t, Away, Get(t, s, "alice", end), "what was said before counts again")
+	require.Equal(t, Away, Get(t, s, "alice", end), "the availability of before counts again")
 	Require(t, s, "alice", Away)
 	for _, at := range []lastseen.Instant{kit.Base, first, first + 1, end - 1} {
 		require.Equal(t, kit.Left(first), kit.Ping(t, s, "alice", at), "hidden")

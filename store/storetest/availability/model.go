@@ -54,7 +54,7 @@ func RunFaulty(t *testing.T, open func(testing.TB) kit.Breakable) {
 	})
 }
 
-// first has a device heard: from here on, leaves concern devices.
+// first records a ping of a device: from here on, leaves concern devices.
 func (m *model) first(t *rapid.T) {
 	m.asserts(t, devices.On("first", "a", m.clock))
 	m.exists = true
@@ -102,12 +102,12 @@ func (m *model) until(t *rapid.T) lastseen.Instant {
 }
 
 func (m *model) say(t *rapid.T) {
-	m.says(t, rapid.SampledFrom([]lastseen.Availability{lastseen.Busy, lastseen.Away, ""}).Draw(t, "availability"))
+	m.set(t, rapid.SampledFrom([]lastseen.Availability{lastseen.Busy, lastseen.Away, ""}).Draw(t, "availability"))
 }
 
-func (m *model) hide(t *rapid.T) { m.says(t, lastseen.Invisible) }
+func (m *model) hide(t *rapid.T) { m.set(t, lastseen.Invisible) }
 
-func (m *model) says(t *rapid.T, a lastseen.Availability) {
+func (m *model) set(t *rapid.T, a lastseen.Availability) {
 	user, note := drawAny.Draw(t, "user"), rapid.SampledFrom([]string{"", "a note"}).Draw(t, "note")
 	what, at := State(a, note), m.clock
 	if what != Nothing {
@@ -214,18 +214,18 @@ func (m *model) remove(t *rapid.T) {
 	}
 }
 
-// relearn takes over what was deleted with the namespace: by the store's clock, all that users said had ended. A store
-// can also keep it until the caller's time is past the end.
+// relearn takes over what was deleted with the namespace: by the store's clock, the availability of all users had ended. A
+// store can also keep it until the caller's time is past the end.
 func (m *model) relearn(t *rapid.T) {
 	names := slices.Sorted(maps.Keys(m.users))
 	_, described, err := m.Describe(context.Background(), kit.Namespace, names)
 	require.NoError(t, err)
 	for _, user := range names {
-		p, says := m.users[user], described[user].Availability
+		p, is := m.users[user], described[user].Availability
 		if at := m.clock + 2; !p.invisible(at) {
-			says = Get(t, m, user, at)
+			is = Get(t, m, user, at)
 		}
-		if says == Nothing {
+		if is == Nothing {
 			p.seen = Nothing
 		}
 	}
@@ -249,14 +249,14 @@ func (m *model) check(t *rapid.T) {
 		if d != (store.Details{}) {
 			want[user] = d
 		}
-		says, at := p.seen, m.clock+2 // no earlier than any call: what had ended by then may be deleted
+		is, at := p.seen, m.clock+2 // no earlier than any call: what had ended by then may be deleted
 		if p.invisible(at) {
-			says = lastseen.AvailabilityState{Availability: lastseen.Invisible, Note: p.note, Until: p.hidden.End}
-			if says.Until == lastseen.MaxInstant {
-				says.Until = 0
+			is = lastseen.AvailabilityState{Availability: lastseen.Invisible, Note: p.note, Until: p.hidden.End}
+			if is.Until == lastseen.MaxInstant {
+				is.Until = 0
 			}
 		}
-		require.Equal(t, says.At(at), Get(t, m, user, at), user)
+		require.Equal(t, is.At(at), Get(t, m, user, at), user)
 		require.ElementsMatch(t, p.devices.Of(p.State).Records, devices.Of(t, m, user).Records, user)
 	}
 	require.Equal(t, want, Details(t, m, names...))

@@ -92,7 +92,7 @@ func testAvailabilityOfUserIDs(t *testing.T, s store.Store) {
 	ids, want := kit.OddIDs(), map[string]store.Details{}
 	for i, id := range ids {
 		if i%3 == 0 {
-			continue // says nothing
+			continue // sets nothing
 		}
 		what := Until(start+60*kit.Minute, State(lastseen.Busy, fmt.Sprint(i)))
 		Set(t, s, id, what)

@@ -12,7 +12,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// testCallStart: a call that begins has what the caller said.
+// testCallStart: a call that begins has the caller's data.
 func testCallStart(t *testing.T, c *Calling) {
 	before := kit.Now(t, c)
 	first := c.Call("alice", "bob")

@@ -158,18 +158,18 @@ func testAdvanceEndsOfOneInstant(t *testing.T, s store.Store) {
 	}
 }
 
-// testAdvanceDeletesNothingAhead: an advance that is ahead of the store's clock ends what is said in the feed alone.
+// testAdvanceDeletesNothingAhead: an advance that is ahead of the store's clock ends availability in the feed alone.
 func testAdvanceDeletesNothingAhead(t *testing.T, s store.Store) {
 	f := Begin(t, s)
 	ends := availability.Until(f.start+maxPlayed-100, availability.Busy)
 	f.setAvailability("alice", ends)
 	f.Read()
 	require.Equal(t, 1, f.advance(maxPlayed))
-	says := availability.Get(t, s, "alice", f.start)
+	availabilityOf := availability.Get(t, s, "alice", f.start)
 	_, described, err := s.Describe(t.Context(), kit.Namespace, []string{"alice"})
 	require.NoError(t, err)
 	if kit.Now(t, s) < ends.Until {
-		require.Equal(t, ends, says)
+		require.Equal(t, ends, availabilityOf)
 		require.Equal(t, map[string]store.Details{"alice": {Availability: ends}}, described)
 	}
 	require.Equal(t, neverSeen(), f.published("alice"))

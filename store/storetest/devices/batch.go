@@ -144,10 +144,10 @@ func testDeviceReads(t *testing.T, s store.Store) {
 func testDevicesConcurrent(t *testing.T, s store.Store) {
 	const writers, writes, users = 12, 40, 6
 	RecordOne(t, s, On("first", "a", kit.Base))
-	said := make([]map[string][]Claim, writers)
+	claims := make([]map[string][]Claim, writers)
 	var wg sync.WaitGroup
 	for w := range writers {
-		said[w] = map[string][]Claim{}
+		claims[w] = map[string][]Claim{}
 		random := rand.New(rand.NewPCG(uint64(w), 3))
 		wg.Go(func() {
 			for range writes {
@@ -160,7 +160,7 @@ func testDevicesConcurrent(t *testing.T, s store.Store) {
 					t.Error(err)
 					return
 				}
-				said[w][user] = append(said[w][user], c)
+				claims[w][user] = append(claims[w][user], c)
 			}
 		})
 	}
@@ -170,7 +170,7 @@ func testDevicesConcurrent(t *testing.T, s store.Store) {
 		user := fmt.Sprint("u", n)
 		var all []Claim
 		for w := range writers {
-			all = append(all, said[w][user]...)
+			all = append(all, claims[w][user]...)
 		}
 		require.Equal(t, State(all), kit.Lookup(t, s, user)[0], "%s: %+v", user, all)
 		require.Equal(t, State(all), Of(t, s, user).State)

@@ -40,17 +40,17 @@ func RunSignals(t *testing.T, open OpenPair) {
 // maxSignalWait is how long tests wait for a signal: longer than any machine takes.
 const maxSignalWait = 30 * time.Second
 
-// Heard are the signals that a listener received.
-type Heard struct {
+// Listener has the signals that it received.
+type Listener struct {
 	Signals chan store.Signal
 	stop    func()
 }
 
 // Listen listens to a store until the end of the test. It returns once signals arrive.
-func Listen(t *testing.T, s store.Store) Heard {
+func Listen(t *testing.T, s store.Store) Listener {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	h := Heard{Signals: make(chan store.Signal, 10_000)}
+	h := Listener{Signals: make(chan store.Signal, 10_000)}
 	var running sync.WaitGroup
 	var busy sync.Mutex
 	running.Go(func() {
@@ -70,7 +70,7 @@ func Listen(t *testing.T, s store.Store) Heard {
 }
 
 // Next returns the next signal.
-func (h Heard) Next(t *testing.T) store.Signal {
+func (h Listener) Next(t *testing.T) store.Signal {
 	t.Helper()
 	select {
 	case s := <-h.Signals:
@@ -88,7 +88,7 @@ func signal(t *testing.T, s store.Store, message store.Signal) {
 
 // testSignalsReachAll: a signal reaches all listeners of all processes, also that of the sender.
 func testSignalsReachAll(t *testing.T, one, two store.Store) {
-	listeners := []Heard{Listen(t, one), Listen(t, one), Listen(t, two)}
+	listeners := []Listener{Listen(t, one), Listen(t, one), Listen(t, two)}
 	for _, from := range []store.Store{one, two} {
 		want := store.Signal{Kind: "self", Namespace: kit.Namespace, User: "alice", Data: []byte("x")}
 		signal(t, from, want)
@@ -125,7 +125,7 @@ func testSignalContent(t *testing.T, one, two store.Store) {
 
 // testSignalsInOrder: those of one process about one user arrive in order.
 func testSignalsInOrder(t *testing.T, one, two store.Store) {
-	listeners := []Heard{Listen(t, one), Listen(t, two)}
+	listeners := []Listener{Listen(t, one), Listen(t, two)}
 	for i := range 200 {
 		signal(t, one, store.Signal{Kind: "k", Namespace: kit.Namespace, User: "alice", Data: fmt.Append(nil, i)})
 	}

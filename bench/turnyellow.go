@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	sweepUsers = 100_000 // who decay within a second
-	sweepBatch = 5000    // of them, who ping in one request
+	turningUsers = 100_000 // who turn yellow within a second
+	turningBatch = 5000    // of them, who ping in one request
 )
 
-// sweep sets up users who all turn yellow within a second, and measures the longest command of Redis until all did.
-func (f *fixture) sweep() (measureFunc, error) {
+// turnYellow sets up users who all turn yellow within a second, and measures the longest command of Redis until all
+// did.
+func (f *fixture) turnYellow() (measureFunc, error) {
 	const green = 15 * time.Second
-	servers, err := f.launchFollowed("sweep", 1, "--green", green.String(), "--yellow", "1h", "--ping-interval", "2s",
+	servers, err := f.launchFollowed("yellow", 1, "--green", green.String(), "--yellow", "1h", "--ping-interval", "2s",
 		"--changes", "on")
 	if err != nil {
 		return nil, err
@@ -31,10 +32,10 @@ func (f *fixture) sweep() (measureFunc, error) {
 	context.AfterFunc(f.ctx, func() { _ = client.Close() })
 	return func(ctx context.Context, _ time.Duration) (measurement, error) {
 		begun := time.Now()
-		at := evenly(begun, time.Second, sweepUsers)
-		for first := 0; first < sweepUsers; first += sweepBatch {
-			lines := f.ids.lines(first, first+sweepBatch, 1, at)
-			err := retry(func() error { return sendLines(ctx, s.url, feedNS, lines, sweepBatch) })
+		at := evenly(begun, time.Second, turningUsers)
+		for first := 0; first < turningUsers; first += turningBatch {
+			lines := f.ids.lines(first, first+turningBatch, 1, at)
+			err := retry(func() error { return sendLines(ctx, s.url, feedNS, lines, turningBatch) })
 			if err != nil {
 				return measurement{}, err
 			}
@@ -51,11 +52,11 @@ func (f *fixture) sweep() (measureFunc, error) {
 				if err := pause(ctx, time.Until(begun.Add(green))); err != nil {
 					return err
 				}
-				return awaitStatus(ctx, s.url, cursor, "yellow", sweepUsers)
+				return awaitStatus(ctx, s.url, cursor, "yellow", turningUsers)
 			})
 		})
-		m.note = fmt.Sprintf("%s; for each decay, Redis used %.2f µs, the server %.2f µs", m.note,
-			float64(m.store.Microseconds())/sweepUsers, float64(m.server.Microseconds())/sweepUsers)
+		m.note = fmt.Sprintf("%s; for each of them, Redis used %.2f µs, the server %.2f µs", m.note,
+			float64(m.store.Microseconds())/turningUsers, float64(m.server.Microseconds())/turningUsers)
 		return m, err
 	}, nil
 }
@@ -85,7 +86,7 @@ func longestCommand(ctx context.Context, client *redis.Client, meanwhile func() 
 	}
 	return measurement{
 		value:   millis(longest.Duration),
-		command: fmt.Sprintf("%d users pinged within a second turn yellow within a second; SLOWLOG GET", sweepUsers),
+		command: fmt.Sprintf("%d users pinged within a second turn yellow within a second; SLOWLOG GET", turningUsers),
 		note: fmt.Sprintf("the longest was %s; %d of more than 0.1 ms, their median %.2f ms", longest.Args[0],
 			len(slow), median(times)),
 	}, nil
