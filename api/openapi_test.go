@@ -139,7 +139,7 @@ func TestLimitsAreDocumented(t *testing.T) {
 func TestGuideOfConnectionsFitsSchema(t *testing.T) {
 	t.Parallel()
 	shown := map[string]bool{}
-	for _, name := range []string{"../docs/connections.md", "../docs/tour.md"} {
+	for _, name := range []string{"../docs/connections.md", "../docs/frames.md", "../docs/tour.md"} {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		for _, line := range regexp.MustCompile(`(?m)^([<>]) (\{"(\w+)".*\})$`).FindAllSubmatch(text, -1) {

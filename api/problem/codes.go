@@ -262,7 +262,7 @@ func serverProblems() []Type {
 			NamespaceMismatch, 500, "Namespace mismatch",
 			"The namespace is stored in Redis with other settings than this server's: another number of shards, " +
 				"score unit or key. The server neither reads nor writes it.",
-			"An operator must correct the setting that the detail names. The operations guide describes how.",
+			"An operator must correct the setting that the detail names. docs/upgrade.md describes how to change it.",
 		},
 		{
 			StoreUnavailable, 503, "Store unavailable",

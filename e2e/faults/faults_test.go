@@ -32,7 +32,7 @@ const (
 // calm are settings of a server whose requests must not fail, also on a machine that is busy.
 func calm() []string { return []string{"--redis-timeout", "2s", "--redis-dial-timeout", "1s"} }
 
-// faults are the rows of docs/operations.md#faults that one driver tests.
+// faults are the rows of docs/faults.md that one driver tests.
 func faults() []fault {
 	return slices.Concat(redisFaults(), failovers(), serverFaults(), diskFaults(), followedFaults())
 }

@@ -109,14 +109,16 @@ func TestTourConnects(t *testing.T) {
 	})
 }
 
-// TestConnectionsGuide replays the frames of docs/connections.md. It leaves out those that come after minutes, on a
+// TestConnectionsGuide replays the frames of docs/connections.md and docs/frames.md. It leaves out those that come after minutes, on a
 // stop, with a token, or because of what others do, and ends with leave.
 func TestConnectionsGuide(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/connections.md")
 	require.NoError(t, err)
+	reference, err := os.ReadFile("../../docs/frames.md")
+	require.NoError(t, err)
 	var lines, leave []transcriptLine
-	for _, line := range transcript(string(guide)) {
+	for _, line := range transcript(string(guide) + string(reference)) {
 		switch kind := line.kind(t); {
 		case kind == "bye", kind == "tick", kind == "token", kind == "self", kind == "typing" && !line.sent,
 			strings.Contains(line.frame, "expires"),

@@ -43,12 +43,12 @@ func TestAvailabilityGuide(t *testing.T) {
 	runSteps(t, steps, []string{"--store", filepath.Join(t.TempDir(), "data.db")})
 }
 
-// TestContactsGuide runs the curl lines of the guide in the same way, with its configuration. They have tokens and a
-// key in variables.
+// TestContactsGuide runs the curl lines of docs/visibility.md in the same way, with its configuration and that of
+// docs/contacts.md. They have tokens and a key in variables.
 func TestContactsGuide(t *testing.T) {
 	t.Parallel()
-	steps := stepsOf(t, "../../docs/contacts.md", 7)
-	blocks := testguide.Blocks(t, "contacts.md", "yaml")
+	steps := stepsOf(t, "../../docs/visibility.md", 7)
+	blocks := append(testguide.Blocks(t, "visibility.md", "yaml"), testguide.Blocks(t, "contacts.md", "yaml")...)
 	require.Len(t, blocks, 2)
 	content := strings.Replace(blocks[0]+"\n"+blocks[1], "jwt-secret-file: jwt-secret\n",
 		"jwt-secret-file: "+testserver.WriteFile(t, "jwt-secret", []byte(testserver.Secret))+"\n", 1)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestSizes measures what a user takes in memory and in a compacted file, with IDs of 32 bytes. The sizing guide in
-// docs/operations.md has the numbers. It is not parallel, because it reads the heap.
+// docs/capacity.md has the numbers. It is not parallel, because it reads the heap.
 func TestSizes(t *testing.T) {
 	testenv.SkipWithRace(t, "memory is not measured")
 	const note = "in a meeting until 3" // of 20 characters

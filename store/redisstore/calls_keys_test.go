@@ -205,7 +205,7 @@ func TestForeignCallClock(t *testing.T) {
 	}
 }
 
-// TestSizeOfCalls: docs/operations.md names it.
+// TestSizeOfCalls: docs/capacity.md names it.
 func TestSizeOfCalls(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	ctx, url, client := stores.StartRedis(t)

@@ -135,7 +135,7 @@ func TestOldEntriesAreTrimmed(t *testing.T) {
 	})
 }
 
-// TestSizeOfEntries: a feed may keep MaxChanges of them in each shard, so their size is promised in docs/operations.md.
+// TestSizeOfEntries: a feed may keep MaxChanges of them in each shard, so their size is promised in docs/capacity.md.
 func TestSizeOfEntries(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Parallel()

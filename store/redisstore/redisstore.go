@@ -63,7 +63,7 @@ type Options struct {
 	MaxNamespaces int
 
 	// See [redisclient.Options]. Timeout bounds a batch of pings or lookups; default 250 ms. Other operations
-	// take at most twice as long. Wait is for pings, leaves, deletions, availabilities, contacts and steps of calls.
+	// take at most twice as long. Wait is for pings, leaves, deletions, availabilities, contacts and changes of calls.
 	Timeout      time.Duration
 	DialTimeout  time.Duration // default 200 ms
 	PoolSize     int

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { stores.Run(m) }
 
-// TestConformance runs as a Redis user who has the rights in docs/operations.md, and no others.
+// TestConformance runs as a Redis user who has the rights in docs/redis.md, and no others.
 func TestConformance(t *testing.T) {
 	_, url, client := stores.StartRedis(t)
 	stores.Restrict(t, client)

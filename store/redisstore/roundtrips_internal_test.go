@@ -198,7 +198,7 @@ func TestRoundTripsOfDevices(t *testing.T) {
 // BenchmarkLongestCommand measures the longest command or script that the largest request of each route causes, by
 // Redis' slow log, and how long others wait. IDs have 32 bytes, users 32 devices, and namespaces a feed and users who
 // set an availability. Bulk requests of more than 1,000 users cause more scripts, but no longer ones. See
-// docs/limits.md.
+// docs/performance.md.
 func BenchmarkLongestCommand(b *testing.B) {
 	ctx, s := context.Background(), openNew(b, Options{})
 	const window = time.Hour

@@ -168,7 +168,7 @@ func TestForeignPrivate(t *testing.T) {
 	}
 }
 
-// TestSizeOfDetails: docs/operations.md names it.
+// TestSizeOfDetails: docs/capacity.md names it.
 func TestSizeOfDetails(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	ctx, client, s := stores.Start(t)

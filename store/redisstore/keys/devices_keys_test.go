@@ -136,7 +136,7 @@ func TestForeignRecords(t *testing.T) {
 	}
 }
 
-// TestSizeOfRecords: docs/operations.md names it.
+// TestSizeOfRecords: docs/capacity.md names it.
 func TestSizeOfRecords(t *testing.T) {
 	testenv.SkipWithRace(t, "it is about what Redis does")
 	ctx, client, s := stores.Start(t)

@@ -98,7 +98,7 @@ var refusals = []refusal{
 // What to do about refusals.
 const (
 	wrongUser     = "Redis refuses the user or the password: correct them in --store"
-	noRights      = "the Redis user in --store lacks a right: docs/operations.md lists those it needs"
+	noRights      = "the Redis user in --store lacks a right: docs/redis.md lists those it needs"
 	wrongDatabase = "this Redis does not have the database: correct its number in --store"
 	wrongCluster  = "this Redis is a Cluster that is changing, or --store does not begin with redis+cluster://"
 )

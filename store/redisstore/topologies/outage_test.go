@@ -168,7 +168,7 @@ func TestWrongSettings(t *testing.T) {
 		{"redis://:falsch@" + server.Addr, "WRONGPASS", "the user or the password: correct them in --store"},
 		{"redis://" + server.Addr, "NOAUTH", "the user or the password: correct them in --store"},
 		{"redis://:geheim@" + server.Addr + "/99", "DB index", "correct its number in --store"},
-		{"redis://app:geheim@" + server.Addr, "can't run", "docs/operations.md lists those it needs"},
+		{"redis://app:geheim@" + server.Addr, "can't run", "docs/redis.md lists those it needs"},
 		{renamed.URL(), "Unknown Redis command", "rename-command"},
 		{strings.Replace(plain, "redis:", "redis+cluster:", 1), "cluster support", "begin --store with redis://"},
 		{strings.Replace(plain, "redis:", "rediss:", 1), "handshake", "begin --store with redis://"},

@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "write what is generated into the docume
 
 // TestSettingsTable compares the table of all settings with their definitions.
 func TestSettingsTable(t *testing.T) {
-	const name, begin, end = "../../../../docs/configuration.md", "-update -->\n", "<!-- end -->"
+	const name, begin, end = "../../../../docs/settings.md", "-update -->\n", "<!-- end -->"
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), begin)
@@ -48,27 +48,30 @@ func TestSettingsTable(t *testing.T) {
 
 func settingsTable() string {
 	var b strings.Builder
-	b.WriteString("\n| flag | environment | in the file | default | value | in a namespace | reload | meaning |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	group := ""
 	for _, d := range Definitions() {
 		if d.Group != group {
 			group = d.Group
-			fmt.Fprintf(&b, "| **%s** | | | | | | | |\n", group)
+			fmt.Fprintf(&b, "\n## %s\n\n| setting | default | value | scope | meaning |\n", group)
+			b.WriteString("| --- | --- | --- | --- | --- |\n")
 		}
-		when := func(shown string, is bool) string {
-			if is && shown != "" {
-				return shown
-			}
-			return ""
+		scope := []string{} // where it can be set, and when it takes effect
+		switch {
+		case d.Namespace && !d.File:
+			scope = append(scope, "only a namespace")
+		case d.Namespace:
+			scope = append(scope, "namespace")
+		case !d.File:
+			scope = append(scope, "not in the file")
 		}
-		cells := []string{
-			when("`--"+d.Name+"`", d.Flag), when("`"+d.Env()+"`", d.Flag), when("`"+d.Name+"`", d.File),
-			when("`"+d.Default+"`", d.Default != ""), d.Takes, when("yes", d.Namespace), when("yes", d.Reload), d.Help,
+		if d.Reload {
+			scope = append(scope, "reload")
 		}
-		if d.Namespace && !d.File {
-			cells[2], cells[5] = "", "`"+d.Name+"`, only there"
+		initial := ""
+		if d.Default != "" {
+			initial = "`" + d.Default + "`"
 		}
+		cells := []string{"`" + d.Name + "`", initial, d.Takes, strings.Join(scope, ", "), d.Help}
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 	}
 	b.WriteString("\n")
@@ -114,7 +117,7 @@ func TestConfigurationExamples(t *testing.T) {
 	keys := load(t, blocks[1])
 	require.Equal(t, []string{"backend", "moderation"}, keys.keyNames())
 	requireRoundTrip(t, keys)
-	for _, content := range []string{string(example), blocks[0]} {
+	for _, content := range []string{string(example), blocks[0], yamlBlocks(t, "namespaces.md")[0]} {
 		c := load(t, content)
 		require.Empty(t, c.Warnings)
 		require.NotEmpty(t, c.Names())

@@ -101,7 +101,7 @@ type Settings struct {
 	ShowKinds            bool          `in:"flag,file,namespace" reload:"" group:"WebSockets" default:"off" placeholder:"on|off" help:"Whether everyone who can look a user up also sees the kinds of the devices on which the user is online, such as web or mobile."`
 
 	RingTimeout time.Duration `in:"flag,file,namespace" reload:"" group:"Calls" default:"30s" min:"1s" max:"10m" placeholder:"DURATION" help:"Time until a call that the callee has not accepted is missed."`
-	RedialWait  time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Calls" default:"10s" min:"1s" max:"5m" placeholder:"DURATION" help:"Time until a caller whose call was rejected, cancelled or missed can call the same user again. It doubles with each such call in a row, up to 5 minutes, and starts over after an answer, or an hour after the last call. Each server counts on its own. off disables it."`
+	RedialWait  time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Calls" default:"10s" min:"1s" max:"5m" placeholder:"DURATION" help:"Time until a caller whose call was rejected, cancelled or missed can call the same user again. It doubles with each such call in a row, up to 5 minutes, and starts over after an answer, or 10 minutes after the end of the last call. Each server counts on its own. off disables it."`
 	ShowCalls   bool          `in:"flag,file,namespace" reload:"" group:"Calls" default:"on" placeholder:"on|off" help:"Whether everyone who can look a user up also sees that the user is in a call. It applies to calls that are started later."`
 
 	Retention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
@@ -121,7 +121,7 @@ type Settings struct {
 	RedisPoolSize     int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Maximum number of connections to each Redis. 0 means 10 per processor, or 5 in a Cluster."`
 	RedisMinIdleConns int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Idle connections kept open to each Redis."`
 	RedisMaxRetries   int             `group:"Redis store" default:"1" min:"0" max:"100" placeholder:"N" help:"How often a call is retried after a network error."`
-	RedisWait         int             `group:"Redis store" default:"0" min:"0" max:"10" placeholder:"N" help:"Number of replicas that must confirm pings, leaves, deletions, availabilities, contacts and steps of calls within half of redis-timeout. With fewer, the request fails with 503 and its outcome is unknown. 0 does not wait."`
+	RedisWait         int             `group:"Redis store" default:"0" min:"0" max:"10" placeholder:"N" help:"Number of replicas that must confirm pings, leaves, deletions, availabilities, contacts and changes of calls within half of redis-timeout. With fewer, the request fails with 503 and its outcome is unknown. 0 does not wait."`
 	RedisReadFrom     string          `format:"enum" group:"Redis store" default:"primary" placeholder:"primary|replica" help:"Where lookups, lists and counts of API keys are read from. With replica, replicas answer them that are at most redis-max-lag behind, and the primary answers the others. Not for a Cluster."`
 	RedisMaxLag       time.Duration   `group:"Redis store" default:"1s" min:"100ms" max:"1m" placeholder:"DURATION" help:"How far behind a replica can be that is read from."`
 }

@@ -102,7 +102,7 @@ func Numbered(name string, n int) []string {
 	return users
 }
 
-// rights is what docs/operations.md says a Redis user needs.
+// rights is what docs/redis.md says a Redis user needs.
 const rights = "~presence:* +@sortedset +@scripting +@hash +@string +@connection " +
 	"+unlink +exists +pttl +pexpire +info +time +cluster|slots +asking +@stream +publish +subscribe &presence::signals*"
 
