@@ -142,8 +142,8 @@ func (q query) grouping() (labels []string) {
 	return labels
 }
 
-// TestAlertsSayWhatToDo checks that each rule has the annotations that operators read, and that the page, the section and
-// the row that they name exist.
+// TestAlertsSayWhatToDo checks that each rule has the annotations that operators read, and that the page, the section
+// and the row that they name exist.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	const url = "https://github.com/lastseen/lastseen/blob/main/docs/"
 	for _, rule := range alertRules(t) {

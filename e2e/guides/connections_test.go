@@ -109,8 +109,8 @@ func TestTourConnects(t *testing.T) {
 	})
 }
 
-// TestConnectionsGuide replays the frames of docs/connections.md and docs/frames.md. It leaves out those that come after minutes, on a
-// stop, with a token, or because of what others do, and ends with leave.
+// TestConnectionsGuide replays the frames of docs/connections.md and docs/frames.md. It leaves out those that come
+// after minutes, on a stop, with a token, or because of what others do, and ends with leave.
 func TestConnectionsGuide(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/connections.md")
