@@ -165,10 +165,13 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestOldRunbooksAnswer: alert rules of earlier versions, which operators have copied, name these sections.
+// TestOldRunbooksAnswer: alert rules of earlier versions, which operators have copied, name these sections, and so do
+// messages.
 func TestOldRunbooksAnswer(t *testing.T) {
 	guide := string(read(t, "../docs/operations.md"))
-	for _, section := range []string{"Faults", "Feeds", "Logs", "Retention", "Troubleshooting", "WebSockets"} {
+	for _, section := range []string{
+		"Faults", "Feeds", "Logs", "Redis", "Retention", "Troubleshooting", "Upgrade", "WebSockets",
+	} {
 		require.Regexp(t, `(?m)^## `+section+`\n\nSee \[`, guide)
 	}
 }
