@@ -229,7 +229,7 @@ func sources(t *testing.T) (all []source) {
 	return all
 }
 
-// otherModule reports whether a folder is a module of its own: the benchmark and the tools.
+// otherModule reports whether a folder is its own module: the benchmark and the tools.
 func otherModule(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil

@@ -19,7 +19,7 @@ type Call struct {
 	Accepted Instant // 0 if it was not
 	Over     Instant // when it ended in any way; 0 while it goes on
 	// Expires is when it will be missed while it rings; while it is active, when it will be lost unless both parties
-	// are active; 0 once it is over.
+	// are active; 0 once it has ended.
 	Expires Instant
 
 	App string // a JSON value of the app's, such as an offer; "" for none, and once the call has ended

@@ -59,7 +59,7 @@ func TestCallStep(t *testing.T) {
 				require.Equal(t, CallState(word), next, "%s, %s", line, p)
 			}
 			if state.Over() {
-				require.Equal(t, state, next, "a call that is over stays so: %s, %s", line, p)
+				require.Equal(t, state, next, "a call that has ended stays so: %s, %s", line, p)
 			}
 		}
 		_, outcome := state.Step(action, "")

@@ -6,7 +6,7 @@ import (
 )
 
 // MaxDepth is how many levels of objects and arrays JSON from clients can have. What they store for other clients is
-// read by parsers that have limits of their own, or overflow their stack.
+// read by parsers that have their own limits, or overflow their stack.
 const MaxDepth = 32
 
 // What [CheckJSON] returns.

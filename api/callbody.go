@@ -188,7 +188,7 @@ type callResponse struct {
 	From string `json:"from" minLength:"1" maxLength:"256"`
 	// The user who is called.
 	To string `json:"to" minLength:"1" maxLength:"256"`
-	// ringing and active: the call goes on. ended: a party ended it. rejected: by the callee. cancelled: by the caller,
+	// ringing and active: the call continues. ended: a party ended it. rejected: by the callee. cancelled: by the caller,
 	// before the callee accepted. missed: the callee did not accept in time. lost: nothing was received from a party.
 	State lastseen.CallState `json:"state"`
 	// The device on which the caller called. Null if it is not known, and in responses to API keys without the scope
@@ -203,10 +203,10 @@ type callResponse struct {
 	CreatedAt request.Timestamp `json:"created_at" swaggertype:"string" format:"date-time"`
 	// When the callee accepted. Null if the callee has not.
 	AcceptedAt request.Timestamp `json:"accepted_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	// When the call was over in any way. Null while it goes on.
+	// When the call ended in any way. Null while it is ongoing.
 	EndedAt request.Timestamp `json:"ended_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// While the call rings: when it is missed. While it is active: when it is lost, unless both parties are active
-	// before. Null once it is over.
+	// before. Null once it has ended.
 	ExpiresAt request.Timestamp `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// Any JSON of the app's, such as an offer. Null for none, once the call has ended, and in responses to API keys
 	// without the scope read.

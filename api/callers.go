@@ -40,7 +40,7 @@ func (s *server) authorize(c echo.Context, p guard.Permission) error {
 }
 
 // authorizeToken returns an error unless a request without credentials in its header is authorized by the token in its
-// body: a page that closes sends a beacon, which has no headers of its own.
+// body: a page that closes sends a beacon, which has no its own headers.
 func (s *server) authorizeToken(c echo.Context, p guard.Permission, token string) error {
 	if token == "" {
 		return guard.ErrNoCredentials()

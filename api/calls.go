@@ -223,7 +223,7 @@ func errCallRefused(action lastseen.CallAction, call callResponse) error {
 	return &problem.Error{Code: problem.CallRefused, Detail: detail, Call: call}
 }
 
-// notAnswered reports whether a call is over without an answer.
+// notAnswered reports whether a call has ended without an answer.
 func notAnswered(c lastseen.Call) bool {
 	return c.State.Over() && c.State != lastseen.Ended && c.State != lastseen.Lost
 }

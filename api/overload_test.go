@@ -232,7 +232,7 @@ func TestIntervalStaysWithinGreen(t *testing.T) {
 	})
 }
 
-// TestCallsInProgressAreLoad checks a store without a queue of its own: the calls in progress are the load.
+// TestCallsInProgressAreLoad checks a store without its own queue: the calls in progress are the load.
 func TestCallsInProgressAreLoad(t *testing.T) {
 	s := &loadedStore{}
 	underLoad(t, s, func(l *loadTest) {

@@ -183,7 +183,7 @@ func (s *server) deleteUser(c echo.Context, _ request.Query) error {
 	return respondNothing(c, s.forget(c.Request().Context(), namespace, user))
 }
 
-// forget deletes a user, and has the connections of the other party of the user's call learn that the call is over.
+// forget deletes a user, and has the connections of the other party of the user's call learn that the call has ended.
 func (s *server) forget(ctx context.Context, namespace, user string) error {
 	found, err := s.Store.ReadCalls(ctx, namespace, nil, []string{user})
 	if err != nil && !errors.Is(err, store.ErrNoCalls) {

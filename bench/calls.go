@@ -14,8 +14,8 @@ import (
 // perServer is the largest number of connections of one server: a process may open 20,000 descriptors.
 const perServer = 18_000
 
-// callsMetric and followedMetric are how many calls go on, on the server that ends them, and how many of their parties
-// are connected to a server.
+// callsMetric and followedMetric are how many calls continue, on the server that ends them, and how many of their
+// parties are connected to a server.
 const (
 	callsMetric    = "lastseen_calls"
 	followedMetric = "lastseen_calls_followed"
@@ -28,12 +28,12 @@ func callComparisons() []comparison {
 	}
 	server := metric{"CPU", func(m measurement) float64 { return busy(m.server, m) / m.servers }, " %"}
 	redis := metric{"CPU", func(m measurement) float64 { return busy(m.store, m) }, " %"}
-	const ringing, goingOn = "10,000 calls ringing: how late they are missed, ", "calls that go on: CPU of "
+	const ringing, ongoing = "10,000 calls ringing: how late they are missed, ", "ongoing calls: CPU of "
 	return []comparison{
 		line(30, ringing+"p50", "ringing", medianLatency(), target{}),
 		line(30, ringing+"p99", "ringing", p99Latency(), atMost(200)),
-		line(31, goingOn+"each server", "calls", server, target{}),
-		line(31, goingOn+"Redis", "calls", redis, target{}),
+		line(31, ongoing+"each server", "calls", server, target{}),
+		line(31, ongoing+"Redis", "calls", redis, target{}),
 	}
 }
 
@@ -41,7 +41,7 @@ func callComparisons() []comparison {
 func (f *fixture) callWorkloads() map[string]setup {
 	return map[string]setup{
 		"ringing": f.once("ringing", f.ringing),
-		"calls":   f.once("calls", f.goingOn),
+		"calls":   f.once("calls", f.ongoing),
 	}
 }
 
@@ -159,9 +159,9 @@ func (g group) expect(ctx context.Context, name string, want int, within time.Du
 	}
 }
 
-// goingOn measures what calls cost whose parties are connected: the CPU time of servers and of their Redis, less what
+// ongoing measures what calls cost whose parties are connected: the CPU time of servers and of their Redis, less what
 // the same connections take without calls.
-func (f *fixture) goingOn(ctx context.Context, d time.Duration) (measurement, error) {
+func (f *fixture) ongoing(ctx context.Context, d time.Duration) (measurement, error) {
 	n := f.tenth(f.calls)
 	servers, err := f.launchHolding("calls", (2*n+perServer-1)/perServer)
 	if err != nil {

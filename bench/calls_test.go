@@ -51,11 +51,11 @@ func TestExpect(t *testing.T) {
 	require.EqualError(t, servers.expect(t.Context(), callsMetric, 3, 0), "lastseen_calls is 4 instead of 3")
 }
 
-// TestCallsAreMeasured measures a few calls, each time on a server of its own.
+// TestCallsAreMeasured measures a few calls, each time on its own server.
 func TestCallsAreMeasured(t *testing.T) {
 	f := testFixture(t)
 	f.quick, f.calls = true, 200
-	m, err := f.goingOn(t.Context(), 20*time.Millisecond)
+	m, err := f.ongoing(t.Context(), 20*time.Millisecond)
 	require.NoError(t, err)
 	require.InDelta(t, 20*m.elapsed.Seconds(), m.units, 1e-9)
 	require.Contains(t, m.note, "20 calls on 1 servers")

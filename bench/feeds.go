@@ -13,7 +13,7 @@ const (
 	feedOnNS      = "feed-on"
 	greyFeedOffNS = "grey-feed-off"
 	greyFeedOnNS  = "grey-feed-on"
-	feedNS        = "feed" // of workloads with servers of their own
+	feedNS        = "feed" // of workloads with their own servers
 )
 
 // feedsConfig is the configuration of the server feeds. All its namespaces are in one process, so that they have the
@@ -37,7 +37,7 @@ func (f *fixture) launchFeeds() (*server, error) {
 	return f.launchBinary(feeds, redisServer, "--config", config, "--rate-limit", "off")
 }
 
-// launchFollowed starts some of cmd/lastseen, with a Redis of their own, so that all it does is for them.
+// launchFollowed starts some of cmd/lastseen, with their own Redis, so that all it does is for them.
 func (f *fixture) launchFollowed(name string, n int, args ...string) (group, error) {
 	redis, err := f.launchRedis(name + ", Redis")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // perProcess is the largest number of connections of one process of clients.
 const perProcess = 15_000
 
-// audience is clients that hold connections, in processes of their own.
+// audience is clients that hold connections, in their own processes.
 type audience struct {
 	protocol string
 	urls     []string

@@ -39,7 +39,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	set.DurationVar(&o.duration, "duration", 2*time.Second, "duration of one measurement, in whole seconds")
 	set.IntVar(&o.users, "users", 1_000_000, "users in each namespace")
 	set.IntVar(&o.many, "many", 5_000_000, "users where their number is compared")
-	const calls = "calls that go on in row 31; two connections each, and a server for 18,000 connections"
+	const calls = "ongoing calls in row 31; two connections each, and a server for 18,000 connections"
 	set.IntVar(&o.calls, "calls", 22_500, calls)
 	set.DurationVar(&o.timeout, "timeout", 40*time.Minute, "give up after this time")
 	set.StringVar(&o.write, "write", "", "also write the report to this file, as Markdown")

@@ -15,9 +15,9 @@ var (
 	ErrNoCalls = errors.New("the namespace has no calls")
 	// ErrCallNotFound means that there is no such call, or not any longer, or not one with this user.
 	ErrCallNotFound = errors.New("the call does not exist")
-	// ErrCallerBusy means that a call of the caller goes on.
+	// ErrCallerBusy means that the caller has an ongoing call.
 	ErrCallerBusy = errors.New("the caller is in another call")
-	// ErrCalleeBusy means that a call of the callee goes on.
+	// ErrCalleeBusy means that the callee has an ongoing call.
 	ErrCalleeBusy = errors.New("the callee is in another call")
 	// ErrCalleeUnavailable means that the caller cannot call the callee now.
 	ErrCalleeUnavailable = errors.New("the callee is not available")
@@ -29,7 +29,7 @@ var (
 
 // The bounds of calls.
 const (
-	CallsKept      = 10 * time.Minute // how long a call that is over, and the key of a new one, is remembered
+	CallsKept      = 10 * time.Minute // how long a call that has ended, and the key of a new one, is remembered
 	MaxCallApp     = 16 << 10         // bytes
 	MaxCallsOfUser = 100              // that a user started and that are kept
 	MaxCalls       = 1_000_000        // that are kept in a namespace
@@ -38,7 +38,7 @@ const (
 	MaxCallGap = 10 * time.Second
 )
 
-// Calls keeps who calls whom: see [lastseen.Call]. A user has one call that goes on at most, as caller or callee.
+// Calls keeps who calls whom: see [lastseen.Call]. A user has one ongoing call at most, as caller or callee.
 //
 // # Steps
 //
@@ -67,9 +67,9 @@ const (
 // # What is lost
 //
 // The embedded store keeps calls in memory: a restart ends all of them without a trace. In Redis, a failover can lose
-// the last steps. Forget deletes all calls from and to a user, also those that go on: the other party is free then.
-// DeleteNamespace deletes all calls. RemoveEmpty keeps a namespace with a call that goes on, and otherwise leaves the
-// calls that are over. Calls create no namespace, unless one begins to ring.
+// the last steps. Forget deletes all calls from and to a user, also ongoing ones: the other party is free then.
+// DeleteNamespace deletes all calls. RemoveEmpty keeps a namespace with an ongoing call, and otherwise leaves the
+// calls that have ended. Calls create no namespace, unless one begins to ring.
 type Calls interface {
 	// StartCall begins a call, which rings, unless a call of a party goes on: then it returns ErrCallerBusy or
 	// ErrCalleeBusy. Before that, it returns the call that was started with the same key and is kept, as it is now and
@@ -84,7 +84,7 @@ type Calls interface {
 	// it is known. Others are ignored. Up to MaxCallBatch users.
 	KeepCallsAlive(ctx context.Context, namespace string, active []KeepAlive) (KeptAlive, error)
 
-	// ReadCalls returns calls by their IDs, also those that are over, for CallsKept, and then the calls that go on of
+	// ReadCalls returns calls by their IDs, also those that have ended, for CallsKept, and then the ongoing calls of
 	// users who are parties; an empty Call for each that does not exist. Up to MaxCallBatch IDs and users.
 	ReadCalls(ctx context.Context, namespace string, ids, users []string) ([]lastseen.Call, error)
 
@@ -123,7 +123,7 @@ type NewCall struct {
 	Key    string // the idempotency key; "" for none. Keys of different callers are different
 	Digest string // of what the caller asked for; at most 64 bytes
 	// CalleeHidden says that the caller must not learn what the callee does: the caller gets what a callee who is not
-	// there would get. A call to the callee that rings makes the callee busy. With any other call that goes on, this
+	// there would get. A call to the callee that rings makes the callee busy. With any other ongoing call, this
 	// one rings, and the callee is not a party of it: it is missed, unless the caller cancels it. While it rings, the
 	// callee is busy for all other callers.
 	CalleeHidden bool
@@ -169,7 +169,7 @@ type CallStep struct {
 // ExpiredCalls is what ExpireCalls did.
 type ExpiredCalls struct {
 	Steps []CallStep
-	Calls int           // calls that go on
-	Kept  int           // calls that are kept, with those that go on
+	Calls int           // ongoing calls
+	Kept  int           // calls that are kept, with ongoing ones
 	Next  time.Duration // until the next call expires; 0 if more may be due; MaxCallGap / 2 at most
 }

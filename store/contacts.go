@@ -16,7 +16,7 @@ var (
 	// ErrContactsChanged means that another call changed the contacts of the owner while this one was in progress,
 	// which then stopped: part of its change was made.
 	ErrContactsChanged = errors.New("the contacts were changed meanwhile")
-	// ErrOwnContact means that a user is named as a contact of their own.
+	// ErrOwnContact means that a user is named as their own contact.
 	ErrOwnContact = errors.New("a user cannot be their own contact")
 )
 

@@ -51,7 +51,7 @@ func TestRefill(t *testing.T) {
 	require.Equal(t, 100, taken(b, alice, limits), "it does not overflow")
 }
 
-// TestCallersAreSeparate checks that callers with the same name but of another kind have limits of their own.
+// TestCallersAreSeparate checks that callers with the same name but of another kind have their own limits.
 func TestCallersAreSeparate(t *testing.T) {
 	b, _ := newBuckets(100)
 	limits := Limits{Caller: 2, User: 1}

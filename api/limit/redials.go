@@ -19,7 +19,7 @@ type Redials struct {
 type Redial struct {
 	ID         string
 	Unanswered int
-	Over       time.Time // when the call was over, if the caller tried again since
+	Over       time.Time // when the call ended, if the caller tried again since
 }
 
 // NewRedials returns no calls yet.
@@ -45,7 +45,7 @@ func (r *Redials) Set(namespace, from, to string, last Redial) {
 	r.last.Add(r.key(namespace, from, to), last)
 }
 
-// SetOver notes when a call was over, if it is the last one of its parties.
+// SetOver notes when a call ended, if it is the last one of its parties.
 func (r *Redials) SetOver(namespace, from, to, id string, at time.Time) {
 	key := r.key(namespace, from, to)
 	r.mu.Lock()

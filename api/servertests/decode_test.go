@@ -166,7 +166,7 @@ func TestUnknownFieldListsAllowedFields(t *testing.T) {
 func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 
 // TestDepth: no JSON of a client nests deeper than 32 levels, wherever it is: the apps that get it from us have parsers
-// with limits of their own.
+// with their own limits.
 func TestDepth(t *testing.T) {
 	for name, asked := range map[string]struct {
 		path, before, after string // the JSON around the nested value

@@ -14,7 +14,7 @@ import (
 )
 
 // TestGeneratedClient generates a client from the document with oapi-codegen and runs a program that uses it: see
-// tools/client, which is a module of its own, so that its dependencies are not those of the project.
+// tools/client, which is its own module, so that its dependencies are not those of the project.
 func TestGeneratedClient(t *testing.T) {
 	t.Parallel()
 	testenv.SkipWithRace(t, "it builds a client, which sends one request at a time")

@@ -127,8 +127,8 @@ func (m storeMetrics) callManager(k *calls.Manager) {
 		m.counter("calls_total", "Calls that came into a state, by a step on this server.",
 			func() float64 { return float64(k.Stats().Reached[state]) }, "state", string(state))
 	}
-	m.gauge("calls", "Calls that go on, on the server that ends calls; 0 on others.",
-		func() float64 { return float64(k.Stats().GoingOn) })
+	m.gauge("calls", "Ongoing calls, on the server that ends calls; 0 on others.",
+		func() float64 { return float64(k.Stats().Ongoing) })
 	m.gauge("calls_followed", "Users in a call who are connected to this server.",
 		func() float64 { return float64(k.Stats().Followed) })
 	m.gauge("calls_unclear", "Calls that wait to be signalled again.",

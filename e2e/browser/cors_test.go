@@ -14,7 +14,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// otherSite serves an empty page from an origin of its own.
+// otherSite serves an empty page from its own origin.
 func otherSite(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

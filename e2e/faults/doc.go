@@ -4,7 +4,7 @@
 // Most faults are rows of a table (faults_test.go), which one driver runs (driver_test.go): it starts servers on a
 // store, puts a load on them, breaks something (testbreaks_test.go), repairs it, and checks every acknowledged write
 // and response, who follows the changes feed, and what operators see. To add a fault, add it to the table, with its
-// row in docs/faults.md; TestRows compares them. Faults that need more have tests of their own, in otherFaults:
+// row in docs/faults.md; TestRows compares them. Faults that need more have their own tests, in otherFaults:
 // clocks, storms, connections that users hold, and calls.
 //
 // TestChaos breaks random parts in the same ways, for as long as make test-chaos says, an hour by default. A seed

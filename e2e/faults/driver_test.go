@@ -287,7 +287,7 @@ func onProxy(x *system) {
 	x.stores = []string{x.proxy.url(), x.redis.URL()}
 }
 
-// onIsland has the second server in a network of its own.
+// onIsland has the second server in its own network.
 func onIsland(x *system) {
 	x.island = newIsland(x.t)
 	redis, url := x.island.startRedis(x.t)
@@ -297,7 +297,7 @@ func onIsland(x *system) {
 // onFile is a data file.
 func onFile(x *system) { x.stores = []string{filepath.Join(x.t.TempDir(), "lastseen.db")} }
 
-// onDisk is a data file on a disk of its own.
+// onDisk is a data file on its own disk.
 func onDisk(x *system) {
 	x.disk = mountDisk(x.t)
 	x.stores = []string{filepath.Join(x.disk.dir, "lastseen.db")}

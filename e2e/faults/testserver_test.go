@@ -161,7 +161,7 @@ func (r response) failure() string {
 	}
 }
 
-// send sends a request on a connection of its own. See [sendWith].
+// send sends a request on its own connection. See [sendWith].
 func send(method, url string, body any) (response, error) {
 	client := &http.Client{Timeout: awaitFor, Transport: &http.Transport{DisableKeepAlives: true}}
 	return sendWith(client, method, url, body)

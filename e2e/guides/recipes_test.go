@@ -115,7 +115,7 @@ func TestRecipeServer(t *testing.T) {
 	shows("<p class=unknown>alice: unknown</p><p class=unknown>bob: unknown</p>")
 }
 
-// TestClientsGuide runs the client of docs/clients.md in a page of its own origin. The configuration of oapi-codegen
+// TestClientsGuide runs the client of docs/clients.md in a page of another origin. The configuration of oapi-codegen
 // is that of tools/client, which TestGeneratedClient runs.
 func TestClientsGuide(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func TestReadmeSnippets(t *testing.T) {
 		"git clone https://github.com/lastseen/lastseen && cd lastseen", // TestReadmeInstalls, without the network
 		"go install ./cmd/lastseen",                                     // TestReadmeInstalls
 		"go run ./cmd/lastseen --cors-origins http://localhost:8000",    // TestReadmePage
-		"python3 -m http.server 8000",                                   // TestReadmePage has a server of its own
+		"python3 -m http.server 8000",                                   // TestReadmePage has its own server
 	}, commands)
 	// deploy/test runs this one, as it is in the guide.
 	guide, err := os.ReadFile("../../docs/install.md")

@@ -20,7 +20,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// site has a store of its own: one server with an embedded store, or two servers on a Redis.
+// site has its own store: one server with an embedded store, or two servers on a Redis.
 type site struct {
 	servers   []string // URLs
 	sent      *sentTimes

@@ -192,7 +192,7 @@ func followedCall(t *testing.T, one, two *testserver.Server) (alice, bob, carol 
 func testDisconnectInCall(t *testing.T, one, two *testserver.Server, disconnect func(*chatApp, *testing.T)) {
 	alice, bob, carol, path := followedCall(t, one, two)
 
-	// While both are connected, the call goes on: it would be lost later and later.
+	// While both are connected, the call continues: it would be lost later and later.
 	for range 2 {
 		expires := two.Get(t, path)["expires_at"].(string)
 		require.Eventually(t, func() bool {
@@ -216,7 +216,7 @@ func (a *chatApp) leave(t *testing.T) {
 }
 
 // TestScenarioLeaveInCall: "user:disconnect" of an app that leaves in a call and does not end it. Its user is shown as
-// offline at once, and so not in a call, but the call goes on: the app can come back to it. If the app ends the call
+// offline at once, and so not in a call, but the call continues: the app can come back to it. If the app ends the call
 // before it leaves, the other one gets "call:ended" at once.
 func TestScenarioLeaveInCall(t *testing.T) {
 	t.Parallel()

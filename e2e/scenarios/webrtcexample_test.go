@@ -13,7 +13,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testbrowser"
 )
 
-// visitor opens the page of examples/webrtc as a user, in a browser of its own. It returns when calls can ring there.
+// visitor opens the page of examples/webrtc as a user, in its own browser. It returns when calls can ring there.
 func (e *example) visitor(t *testing.T, user string) *testbrowser.Browser {
 	t.Helper()
 	b := testbrowser.Open(t, e.page)

@@ -47,7 +47,7 @@ type expectation struct {
 	seen    []string
 }
 
-// The tests of a package share two Chromiums, which [End] ends. Each test has a context of its own: tabs that share
+// The tests of a package share two Chromiums, which [End] ends. Each test has its own context: tabs that share
 // neither storage nor connections with those of another test. Chromium without windows takes a tenth of the processor
 // time that the other one takes for each context. It has no back/forward cache.
 var withoutWindows, withWindows = &chromium{find: findWithoutWindows}, &chromium{find: findWithWindows}

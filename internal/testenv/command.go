@@ -11,7 +11,7 @@ func Command(program string, args ...string) *exec.Cmd {
 	return CommandUntil(syscall.SIGKILL, program, args...)
 }
 
-// CommandUntil is Command for a process with children of its own, which it ends when it gets the signal.
+// CommandUntil is Command for a process with its own children, which it ends when it gets the signal.
 func CommandUntil(end syscall.Signal, program string, args ...string) *exec.Cmd {
 	command := exec.Command(program, args...)
 	endWithParent(command, end)

@@ -58,7 +58,7 @@ func Choose[T any](full, once T) T {
 func Variants[T any](all ...T) []T { return all[:Choose(len(all), 1)] }
 
 // WaitInParallel lets eight tests run at a time, because most of them wait: for servers, browsers or clocks. TestMain
-// calls it. The flag -parallel wins. The default HTTP client gets a transport of its own: servers of httptest that
+// calls it. The flag -parallel wins. The default HTTP client gets its own transport: servers of httptest that
 // close also close the idle connections of the default transport, and one that another test has just taken fails its
 // request.
 func WaitInParallel() {

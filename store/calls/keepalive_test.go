@@ -37,7 +37,7 @@ func (f *fixture) accept(s *server, id string) {
 	require.Equal(f.t, lastseen.Active, step.Call.State)
 }
 
-// TestActive: a call goes on while both parties are connected, and they stay in a call.
+// TestActive: a call continues while both parties are connected, and they stay in a call.
 func TestActive(t *testing.T) {
 	for caller := range 2 {
 		f := newFixture(t, 2)
@@ -111,7 +111,7 @@ func TestReconnect(t *testing.T) {
 	require.LessOrEqual(t, a.Stats().Followed+b.Stats().Followed+f.servers[2].Stats().Followed, 5)
 }
 
-// TestLostSignals: a call goes on although any one server had no signals of its beginning, and its end is noticed.
+// TestLostSignals: a call continues although any one server had no signals of its beginning, and its end is noticed.
 func TestLostSignals(t *testing.T) {
 	for deaf := range 3 {
 		for _, from := range []string{"start", "accept"} {
@@ -140,7 +140,7 @@ func TestLostSignals(t *testing.T) {
 	}
 }
 
-// TestOutage: a call goes on after the store was away for long.
+// TestOutage: a call continues after the store was away for long.
 func TestOutage(t *testing.T) {
 	for _, away := range []time.Duration{30 * time.Second, time.Minute, time.Hour} {
 		f := newFixture(t, 2)
@@ -273,7 +273,7 @@ func TestManyActive(t *testing.T) {
 	before := s.counts["KeepCallsAlive"]
 	f.pass(2 * time.Minute)
 	require.Equal(t, 2*n, s.Stats().Followed)
-	require.Equal(t, n, s.Stats().GoingOn)
+	require.Equal(t, n, s.Stats().Ongoing)
 	require.LessOrEqual(t, s.counts["KeepCallsAlive"]-before, 2*6*(2*n/store.MaxCallBatch+1))
 }
 
@@ -290,7 +290,7 @@ func TestActiveTogether(t *testing.T) {
 	const began = n * tick
 	require.LessOrEqual(t, s.counts["KeepCallsAlive"]-active, 9*int(began/keepAliveGrid+1))
 	require.Equal(t, read, s.counts["ReadCalls"])
-	require.Equal(t, n, s.Stats().GoingOn)
+	require.Equal(t, n, s.Stats().Ongoing)
 }
 
 // TestInactiveIsAskedSoon: a party whose connection was not active in time is asked for again soon, since it may be
@@ -317,7 +317,7 @@ func TestInactiveIsAskedSoon(t *testing.T) {
 	f.acts(s, id, "bob", lastseen.End) // it was not lost
 }
 
-// TestRest: it is known how long an active call goes on while its parties are active, and not of any other.
+// TestRest: it is known how long an active call continues while its parties are active, and not of any other.
 func TestRest(t *testing.T) {
 	f, a, b := newPair(t)
 	id, _, _ := f.active(a, b)

@@ -116,7 +116,7 @@ func passes(err error) bool {
 }
 
 // Follow keeps a user active in a call, as long as a connection of the user to this server is. Call it when such a
-// connection learns of the call, and each time that the call has changed. A call that is over is not followed any
+// connection learns of the call, and each time that the call has changed. A call that has ended is not followed any
 // longer.
 func (k *Manager) Follow(namespace, user string, c lastseen.Call) {
 	k.keepAlive.follow(lastseen.UserKey{Namespace: namespace, User: user}, c)
@@ -193,7 +193,7 @@ type Stats struct {
 	Signals int64                        // calls that were read again because it was not clear what the parties know
 
 	Watching bool // this server ends the calls whose time has passed
-	GoingOn  int  // calls that go on, as far as it knows; 0 unless Watching
+	Ongoing  int  // ongoing calls, as far as it knows; 0 unless Watching
 	Followed int  // parties of calls that are connected to this server
 	Unknown  int  // calls that have to be read again
 }
@@ -207,6 +207,6 @@ func (k *Manager) Stats() Stats {
 	for i, state := range lastseen.CallStates() {
 		s.Reached[state] = k.stats.reached[i].Load()
 	}
-	s.Watching, s.GoingOn = k.watch.goingOn()
+	s.Watching, s.Ongoing = k.watch.ongoing()
 	return s
 }

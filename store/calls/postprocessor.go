@@ -150,7 +150,7 @@ func (r *postprocessor) settle(key callKey, u unknownOutcome, failed bool) {
 	r.full = r.full && len(r.unknown) > 0
 }
 
-// resolve reads a call and signals it to its parties. The callee of a call that goes on is a party if it is the
+// resolve reads a call and signals it to its parties. The callee of an ongoing call is a party if it is the
 // callee's call.
 func (r *postprocessor) resolve(ctx context.Context, key callKey, u unknownOutcome) error {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)

@@ -189,7 +189,7 @@ func (r *race) told(c store.NewCall) (states []lastseen.CallState) {
 	return states
 }
 
-// awaitEnd waits until connections of both parties were told that a call is over.
+// awaitEnd waits until connections of both parties were told that a call has ended.
 func (r *race) awaitEnd(c store.NewCall) {
 	told := func() bool {
 		return !slices.ContainsFunc(r.told(c), func(s lastseen.CallState) bool { return s == "" || !s.Over() })

@@ -222,8 +222,8 @@ func (w *watch) report(ctx context.Context, name string, err error) {
 	}
 }
 
-// goingOn returns how many calls go on; false if another server knows that.
-func (w *watch) goingOn() (watching bool, calls int) {
+// ongoing returns how many calls continue; false if another server knows that.
+func (w *watch) ongoing() (watching bool, calls int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.held != 0, w.calls

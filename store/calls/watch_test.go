@@ -97,7 +97,7 @@ func TestLeaseLost(t *testing.T) {
 	if first.handle != f.holder {
 		first, second = second, first
 	}
-	require.Equal(t, 1, first.Stats().GoingOn)
+	require.Equal(t, 1, first.Stats().Ongoing)
 	f.servers = []*server{second}
 	f.pass(10 * time.Second)
 	f.servers = []*server{first, second}
@@ -120,10 +120,10 @@ func TestManyAtOnce(t *testing.T) {
 		f.rings(s, fmt.Sprint("from-", i), fmt.Sprint("to-", i))
 	}
 	f.pass(ring - time.Second)
-	require.Equal(t, n, s.Stats().GoingOn+bob.Stats().GoingOn)
+	require.Equal(t, n, s.Stats().Ongoing+bob.Stats().Ongoing)
 	require.Less(t, s.counts["ExpireCalls"]+bob.counts["ExpireCalls"], 15)
 	f.pass(time.Second)
-	require.Zero(t, s.Stats().GoingOn+bob.Stats().GoingOn)
+	require.Zero(t, s.Stats().Ongoing+bob.Stats().Ongoing)
 	for i := range n {
 		f.requireState(fmt.Sprint("call-", i+1), lastseen.Missed)
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Missed}, bob.states(fmt.Sprint("to-", i)))
@@ -240,7 +240,7 @@ func TestLeaseEnds(t *testing.T) {
 	require.True(t, s.Stats().Watching, "others cannot have it yet")
 	f.pass(2 * leaseRenew)
 	require.False(t, s.Stats().Watching)
-	require.Zero(t, s.Stats().GoingOn)
+	require.Zero(t, s.Stats().Ongoing)
 }
 
 // TestOutageOfTheWatch: while the store is away, calls neither end nor are forgotten, and it is logged once.

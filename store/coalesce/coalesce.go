@@ -4,7 +4,7 @@
 // is involved: a call that finds nothing in progress is sent at once. Each server behind the store has a queue of its
 // own (a node, see NodeOf of [store.Batcher]), so one that hangs does not hold up the others. Lookups have separate
 // queues and never join a batch that was already sent: they see every write that returned before them. Events of
-// devices have queues of their own, too.
+// devices have their own queues, too.
 //
 // # Promises
 //

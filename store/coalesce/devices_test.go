@@ -48,7 +48,7 @@ func TestDevicesWaitTogether(t *testing.T) {
 			rest = append(rest, r.record("chat", time.Minute, event(fmt.Sprint("u", i), lastseen.Instant(i+2))))
 		}
 		require.EqualValues(t, 5, r.s.Stats().Devices.Queued)
-		pinged := r.ping("chat", "alice") // has a queue of its own
+		pinged := r.ping("chat", "alice") // has its own queue
 		require.Equal(t, []string{"chat 1m0s:first", "chat:alice"}, r.fake.seen())
 		r.letGo(3)
 		r.answered(append(rest, first, pinged)...)

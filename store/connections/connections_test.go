@@ -28,7 +28,7 @@ func (f *fixture) requireNothing() {
 	require.Empty(f.t, f.store.take())
 }
 
-// TestIDsOfRecords: each connection has a record of its own, whose ID leads back to that of the device.
+// TestIDsOfRecords: each connection has its own record, whose ID leads back to that of the device.
 func TestIDsOfRecords(t *testing.T) {
 	f := newFixture(t)
 	seen := map[string]bool{}

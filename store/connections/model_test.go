@@ -14,7 +14,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// model is what has to be written for connections, each of a user of its own, by rules simpler than the registry's.
+// model is what has to be written for connections, each of its own user, by rules simpler than the registry's.
 type model struct {
 	*fixture
 	conns  []*modelConn

@@ -22,7 +22,7 @@ var (
 type Opening struct {
 	Namespace, User string
 	// Device is the ID of the device; empty for one that the registry makes. Several connections can have the same:
-	// each has a record of its own.
+	// each has its own record.
 	Device string
 	Kind   lastseen.DeviceKind
 	Meta   string
@@ -32,7 +32,7 @@ type Opening struct {
 	Grace    time.Duration // from the end of the connection to its leave; 0 to MaxGrace
 	// Peer is what Peers returns for the connection: anything by which the transport knows it.
 	Peer any
-	// Close is called once, in a goroutine of its own, if the registry ends the connection: perhaps before Open has
+	// Close is called once, in its own goroutine, if the registry ends the connection: perhaps before Open has
 	// returned it. The transport closes it and calls End.
 	Close func(Reason)
 }

@@ -95,7 +95,7 @@ type exits struct{}
 func (exits) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
 func (exits) FailNow()                          { os.Exit(1) }
 
-// limited runs in a process of its own, whose files can be 512 KiB long.
+// limited runs in its own process, whose files can be 512 KiB long.
 func limited(path string) {
 	limit := syscall.Rlimit{Cur: 1 << 19, Max: 1 << 19}
 	require.NoError(exits{}, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))

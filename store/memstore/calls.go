@@ -52,10 +52,10 @@ func (c *calls) step(namespace string, create bool, f func(t *callTable, m clock
 	})
 }
 
-// goOn reports whether a call goes on in a namespace.
-func (c *calls) goOn(namespace string) (goesOn bool) {
-	c.with(namespace, false, func(t *callTable, m clockReading) { goesOn = t.goesOn(m) })
-	return goesOn
+// isOngoing reports whether a call continues in a namespace.
+func (c *calls) isOngoing(namespace string) (ongoing bool) {
+	c.with(namespace, false, func(t *callTable, m clockReading) { ongoing = t.isOngoing(m) })
+	return ongoing
 }
 
 // drop deletes the calls of a namespace.

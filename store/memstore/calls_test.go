@@ -166,7 +166,7 @@ func TestMaxCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, begun, again.Call, "the same key returns the call that it started")
 	c.Act(last.ID, "bob", lastseen.Reject)
-	require.ErrorIs(t, startCall(t.Context(), c.Store, another), store.ErrTooManyCalls, "calls that are over count")
+	require.ErrorIs(t, startCall(t.Context(), c.Store, another), store.ErrTooManyCalls, "calls that have ended count")
 
 	c.watch(store.CallsKept)
 	require.Equal(t, store.MaxCalls-2, c.Expire().Kept)

@@ -15,12 +15,12 @@ import (
 type callTable struct {
 	clock      callClock
 	records    map[string]*callRecord     // by ID
-	current    map[string]*callRecord     // by user: the call that goes on, or did so until its time passed
+	current    map[string]*callRecord     // by user: the ongoing call, or the one whose time has passed
 	callerOnly map[string]*callRecord     // by callee: the call that rings for its caller alone, or did so until then
 	keys       map[callerKey]*callRecord  // by idempotency key
 	started    map[string]int             // by user: the number of calls that the user started and that are kept
 	parties    *btree.BTreeG[partyRecord] // of all records, for Forget
-	goOn       *btree.BTreeG[*callRecord] // by when they expire
+	ongoing    *btree.BTreeG[*callRecord] // by when they expire
 	over       *btree.BTreeG[*callRecord] // by when they are forgotten
 	changed    []string                   // users whose being in a call, or its end, has changed in this step
 }
@@ -36,7 +36,7 @@ type partyRecord struct {
 type callRecord struct {
 	lastseen.Call
 	callTerms
-	due    time.Duration    // when it expires or, once it is over, is forgotten: by the clock of the table
+	due    time.Duration    // when it expires or, once it has ended, is forgotten: by the clock of the table
 	active [2]time.Duration // when the caller and the callee of an active call were active, by that clock
 
 	shownUntil lastseen.Instant // until when the parties of an active call are shown to be in it
@@ -76,8 +76,8 @@ func newCallTable(monotonic time.Duration) *callTable {
 		parties: btree.NewBTreeGOptions(func(a, b partyRecord) bool {
 			return a.user < b.user || a.user == b.user && a.ID < b.ID
 		}, options),
-		goOn: btree.NewBTreeGOptions(dueBefore, options),
-		over: btree.NewBTreeGOptions(dueBefore, options),
+		ongoing: btree.NewBTreeGOptions(dueBefore, options),
+		over:    btree.NewBTreeGOptions(dueBefore, options),
 	}
 }
 
@@ -86,9 +86,9 @@ func dueBefore(a, b *callRecord) bool { return a.due < b.due || a.due == b.due &
 // empty reports whether there is nothing to keep.
 func (t *callTable) empty() bool { return len(t.records) == 0 }
 
-// goesOn reports whether a call goes on.
-func (t *callTable) goesOn(m clockReading) bool {
-	last, ok := t.goOn.Max()
+// isOngoing reports whether a call continues.
+func (t *callTable) isOngoing(m clockReading) bool {
+	last, ok := t.ongoing.Max()
 	return ok && last.due > m.at
 }
 
@@ -117,7 +117,7 @@ func (r *callRecord) view(m clockReading) lastseen.Call {
 	return c
 }
 
-// passed reports whether the time of a call that goes on has passed.
+// passed reports whether the time of an ongoing call has passed.
 func (r *callRecord) passed(m clockReading) bool { return !r.State.Over() && r.due <= m.at }
 
 // currentOf returns the call of a user that goes on; nil for none.
@@ -197,7 +197,7 @@ func (t *callTable) add(r *callRecord) {
 	t.started[r.From]++
 	t.parties.Set(partyRecord{r.From, r})
 	t.parties.Set(partyRecord{r.To, r})
-	t.goOn.Set(r)
+	t.ongoing.Set(r)
 }
 
 // remove deletes a record.
@@ -212,7 +212,7 @@ func (t *callTable) remove(r *callRecord) {
 	}
 	t.parties.Delete(partyRecord{r.From, r})
 	t.parties.Delete(partyRecord{r.To, r})
-	t.goOn.Delete(r)
+	t.ongoing.Delete(r)
 	t.over.Delete(r)
 }
 
@@ -274,10 +274,10 @@ func (t *callTable) stepped(r *callRecord, was lastseen.CallState, m clockReadin
 	}
 }
 
-// end completes a call that is over since some time.
+// end completes a call that ended at some time.
 func (t *callTable) end(r *callRecord, since lastseen.Instant, m clockReading) {
 	t.free(r)
-	t.goOn.Delete(r)
+	t.ongoing.Delete(r)
 	r.Over, r.Expires, r.App, r.due = since, 0, "", m.at+store.CallsKept
 	t.over.Set(r)
 }
@@ -295,9 +295,9 @@ func (t *callTable) expire(r *callRecord, m clockReading) store.CallStep {
 
 // setDue sets when a call expires.
 func (t *callTable) setDue(r *callRecord, due time.Duration, m clockReading) {
-	t.goOn.Delete(r)
+	t.ongoing.Delete(r)
 	r.due, r.Expires = due, m.wall.Add(due-m.at)
-	t.goOn.Set(r)
+	t.ongoing.Set(r)
 }
 
 // keepAllAlive notes that users were active, and ends the calls of those who were active too late.
@@ -329,11 +329,11 @@ func (t *callTable) expireAll(m clockReading) store.ExpiredCalls {
 		forgotten++
 	}
 	var x store.ExpiredCalls
-	next, ok := t.goOn.Min()
-	for ; ok && next.due <= m.at && len(x.Steps) < store.MaxCallBatch; next, ok = t.goOn.Min() {
+	next, ok := t.ongoing.Min()
+	for ; ok && next.due <= m.at && len(x.Steps) < store.MaxCallBatch; next, ok = t.ongoing.Min() {
 		x.Steps = append(x.Steps, t.expire(next, m))
 	}
-	x.Calls, x.Kept, x.Next = t.goOn.Len(), len(t.records), store.MaxCallGap/2
+	x.Calls, x.Kept, x.Next = t.ongoing.Len(), len(t.records), store.MaxCallGap/2
 	if ok {
 		x.Next = min(x.Next, next.due-m.at)
 	}

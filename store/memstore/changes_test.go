@@ -204,7 +204,7 @@ func TestRingIsBounded(t *testing.T) {
 	require.Equal(t, f.next, f.first)
 }
 
-// TestLooks: each published presence has a look of its own.
+// TestLooks: each published presence has its own look.
 func TestLooks(t *testing.T) {
 	var seen []look
 	for _, status := range lastseen.Statuses() {

@@ -174,7 +174,7 @@ func (s *Store) RemoveEmpty(ctx context.Context, namespace string) (bool, error)
 	err := s.journal.Do(ctx, Write{Alone: true, op: opFunc(func(t *transaction) {
 		n, ok := t.index.namespaces.Get(namespace)
 		if !ok || n.users.len() > 0 || !n.users.contacts.empty() || n.users.availability.hasAny(s.tables.readClock()) ||
-			s.calls.goOn(namespace) {
+			s.calls.isOngoing(namespace) {
 			return
 		}
 		removed = true

@@ -11,7 +11,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// MaxNamespaces is the number of namespaces that have metrics of their own: the first ones given.
+// MaxNamespaces is the number of namespaces that have their own metrics: the first ones given.
 const MaxNamespaces = 100
 
 const (

@@ -16,7 +16,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
 )
 
-// TestCallsWithoutMemory: calls go on, and end when their time passes, also while Redis has no memory left.
+// TestCallsWithoutMemory: calls continue, and end when their time passes, also while Redis has no memory left.
 func TestCallsWithoutMemory(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
 	s, clock := newMovableStore(t, url, 0)

@@ -151,10 +151,10 @@ func (s *Store) warnOfDetails(ns namespace, user string) {
 
 // parsePrivate reads an invisible user's availability: see set_availability.lua.
 func parsePrivate(text string) (rest lastseen.AvailabilityState, ok bool) {
-	end, note, goesOn := strings.Cut(text, " ")
+	end, note, hides := strings.Cut(text, " ")
 	until, err := strconv.ParseInt(end, 10, 64)
 	rest = lastseen.AvailabilityState{Note: note, Until: lastseen.Instant(until)}
-	if goesOn { // otherwise the user has ended the hidden time
+	if hides { // otherwise the user has ended the hidden time
 		rest.Availability = lastseen.Invisible
 	}
 	if err != nil || !validEnd(rest.Until) || lastseen.CheckNote(note) != nil {

@@ -64,7 +64,7 @@ func (c callNamespace) SetInCalls(ctx context.Context, in []rediscalls.InCall) e
 	return err
 }
 
-// forgetCalls deletes the calls of a user. Those that go on end.
+// forgetCalls deletes the calls of a user. Ongoing calls end.
 func (s *Store) forgetCalls(ctx context.Context, ns namespace, user string) error {
 	if !ns.hasSideKeys() {
 		return nil

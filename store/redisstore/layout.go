@@ -71,7 +71,7 @@ func checkLayout(l Layout) error {
 	return nil
 }
 
-// owner returns what a key that begins with the prefix belongs to: a namespace without a key of its own, or the store's
+// owner returns what a key that begins with the prefix belongs to: a namespace without its own key, or the store's
 // own data.
 func (o Options) owner(key string) (string, bool) {
 	rest, ok := strings.CutPrefix(key, o.Prefix)

@@ -326,7 +326,7 @@ func (s *registry) listAgain(ctx context.Context, name string) (bool, error) {
 	return found, redisclient.Translate(err)
 }
 
-// isUsed reports whether a namespace has users, users with an availability that others see, or a call that goes on.
+// isUsed reports whether a namespace has users, users with an availability that others see, or an ongoing call.
 func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
 	if n, err := s.members(ctx, ns); err != nil || n > 0 {
 		return n > 0, err
@@ -334,9 +334,9 @@ func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
 	if !ns.hasSideKeys() {
 		return false, nil
 	}
-	goOn, err := rediscalls.GoOn(ctx, s.calls, callNamespace{&resolvedNamespace{namespace: ns}, s})
-	if err != nil || goOn {
-		return goOn, err
+	ongoing, err := rediscalls.IsOngoing(ctx, s.calls, callNamespace{&resolvedNamespace{namespace: ns}, s})
+	if err != nil || ongoing {
+		return ongoing, err
 	}
 	return s.deleteUnused(ctx, ns, true)
 }

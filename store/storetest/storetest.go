@@ -15,7 +15,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/servers"
 )
 
-// Run tests that stores keep the contract. Each subtest opens a store of its own. Some of them run at the same time.
+// Run tests that stores keep the contract. Each subtest opens its own store. Some of them run at the same time.
 func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	for name, suite := range map[string]func(*testing.T, kit.Open){

@@ -13,7 +13,7 @@ import (
 
 // What viewers are told in general, [TestVisibleModel] shows. These tests are of moments that it seldom meets.
 
-// seen runs a test in a world of its own, in parallel.
+// seen runs a test in its own fixture, in parallel.
 func seen(t *testing.T, test func(*testing.T, *fixture)) {
 	t.Helper()
 	t.Parallel()

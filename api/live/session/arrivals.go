@@ -129,7 +129,7 @@ func (a *arrivals) settle() {
 }
 
 // refusal returns an error if the queue is too long. The error has the time after which the client should come back:
-// each one gets a time of its own, after those who wait and those who were refused before, at the rate at which hellos
+// each one gets its own time, after those who wait and those who were refused before, at the rate at which hellos
 // are handled.
 func (a *arrivals) refusal() error {
 	if timeFor(a.queue.Len(), a.currentRate()) <= maxArrivalWait {

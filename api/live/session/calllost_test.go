@@ -57,7 +57,7 @@ func loseSignals(servers ...*apitest.Server) {
 	}
 }
 
-// TestCallWhoseEndIsLost: clients were sent that a call is over, and then Redis lost that. It ends again once it is
+// TestCallWhoseEndIsLost: clients were sent that a call has ended, and then Redis lost that. It ends again once it is
 // read, for the users are connected and would be in it forever. Clients are not sent it.
 func TestCallWhoseEndIsLost(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func TestCallFrames(t *testing.T) {
 	})
 }
 
-// TestCallOfDeletedParty: the other one learns that the call is over.
+// TestCallOfDeletedParty: the other one learns that the call has ended.
 func TestCallOfDeletedParty(t *testing.T) {
 	t.Parallel()
 	apitest.EachPair(t, func(t *testing.T, one, two *apitest.Server) {
@@ -128,7 +128,7 @@ func TestBlindCallers(t *testing.T) {
 	}
 }
 
-// TestCallsAfterLostSignals: calls are read again for all connections, those that began and those that are over.
+// TestCallsAfterLostSignals: calls are read again for all connections, those that began and those that have ended.
 func TestCallsAfterLostSignals(t *testing.T) {
 	t.Parallel()
 	s := kit.FileStore(t)

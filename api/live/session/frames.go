@@ -228,7 +228,7 @@ func (b helloBody) opening(defaultGrace time.Duration) (*connections.Opening, er
 }
 
 // credentials returns the Authorization header of a session whose hello has a token. If the request had one, too, both
-// must agree: a proxy may add credentials of its own.
+// must agree: a proxy may add its own credentials.
 func (b helloBody) credentials(header []string) ([]string, error) {
 	if b.Token == "" {
 		return header, nil

@@ -33,7 +33,7 @@ type refreshQueue struct {
 type reason struct {
 	availability bool
 	renewed      bool     // the user has set it: see setAvailability
-	calls        bool     // the call that goes on
+	calls        bool     // the ongoing call
 	ids          []string // of calls that have changed, at most maxCallsToRefresh
 	then         []func() // are called once the connections were sent what the first attempt read
 }
@@ -222,18 +222,18 @@ func (s *userStates) setRead(st *userState, r stateRead, renewed bool) {
 	s.setAvailability(st, r.availability.At(r.now.time), renewed)
 }
 
-// beginRead returns the number of a read, and adds the call that goes on as far as clients know if calls are read. It
+// beginRead returns the number of a read, and adds the ongoing call as far as clients know if calls are read. It
 // returns false if the user has no connection any longer.
 func (s *userStates) beginRead(st *userState, why *reason) (began uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := st.goingOn(); c != nil && why.ofCalls() {
+	if c := st.ongoing(); c != nil && why.ofCalls() {
 		why.add(reason{ids: []string{c.ID}})
 	}
 	return st.next(), st.isShown()
 }
 
-// readCalls reads the calls with some IDs, and the one that goes on. It returns those of the user, and the IDs of those
+// readCalls reads the calls with some IDs, and the ongoing one. It returns those of the user, and the IDs of those
 // that do not exist any longer. The manager keeps the user active in them.
 func (s *userStates) readCalls(
 	ctx context.Context, server *Server, st *userState, why *reason,
@@ -261,7 +261,7 @@ func (s *userStates) readCalls(
 	return found, deleted, nil
 }
 
-// endAgain ends a call of a user that goes on although clients of the user were sent that it is over: the store has
+// endAgain ends a call of a user that goes on although clients of the user were sent that it has ended: the store has
 // lost its end, as Redis does that fails over. Otherwise it would go on for as long as both parties are connected, and
 // the clients, which show no call, would not end it.
 func endAgain(ctx context.Context, s *Server, p lastseen.UserKey, c lastseen.Call) error {

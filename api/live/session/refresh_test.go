@@ -151,7 +151,7 @@ func TestFailedRefresh(t *testing.T) {
 	})
 }
 
-// TestEndsThatTheStoreLost: a call that goes on although the client was sent its end is ended, also if that fails at
+// TestEndsThatTheStoreLost: an ongoing call although the client was sent its end is ended, also if that fails at
 // first.
 func TestEndsThatTheStoreLost(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxKnownCalls is the number of calls that are remembered of a user: the one that goes on, and some that are over.
+	// maxKnownCalls is the number of calls that are remembered of a user: the ongoing one, and some that have ended.
 	maxKnownCalls = 4
 	// maxUnsentCalls is the number while connections have not taken them.
 	maxUnsentCalls = 32
@@ -73,7 +73,7 @@ type userState struct {
 	availabilityNews  uint64 // when clients had to be sent it last
 	renewed           uint64 // when it was known last that the user has set it
 	calls             []knownCall
-	ends, late        *time.Timer // reads the availability again when it ends, and the call that goes on
+	ends, late        *time.Timer // reads the availability again when it ends, and the ongoing call
 
 	job *reason // to read it, or parts; nil if nothing is to be read
 }
@@ -183,7 +183,7 @@ func (m *mailbox) begin(ctx context.Context) (b beginning, err error) {
 	m.states.mu.Lock()
 	defer m.states.mu.Unlock()
 	b = beginning{now: r.now.time, availability: st.availability, renewed: st.renewed > m.seen}
-	if c := st.goingOn(); c != nil {
+	if c := st.ongoing(); c != nil {
 		b.ongoing = []lastseen.Call{c.Call}
 	}
 	m.seen = st.last
@@ -291,7 +291,7 @@ func sameCall(a, b lastseen.Call) bool {
 	return a == b
 }
 
-// setCalls notes what a read returned: those that are over before the one that goes on. A call that was deleted has
+// setCalls notes what a read returned: first those that have ended, then the ongoing one. A call that was deleted has
 // ended, if it goes on as far as clients know; this happens if a party is deleted. The caller holds the mutex.
 func (s *userStates) setCalls(st *userState, r *stateRead) {
 	for _, id := range r.deleted {
@@ -316,7 +316,7 @@ func (s *userStates) setCalls(st *userState, r *stateRead) {
 	s.planLate(st)
 }
 
-// makeRoom forgets the oldest call that is over and that all connections have taken; if there are too many, any.
+// makeRoom forgets the oldest call that has ended and that all connections have taken; if there are too many, any.
 func (st *userState) makeRoom() {
 	if len(st.calls) < maxKnownCalls {
 		return
@@ -347,8 +347,8 @@ func (st *userState) call(id string) *knownCall {
 	return nil
 }
 
-// goingOn returns the newest call that goes on; nil if none does.
-func (st *userState) goingOn() *knownCall {
+// ongoing returns the newest ongoing call; nil if none does.
+func (st *userState) ongoing() *knownCall {
 	for i := range slices.Backward(st.calls) {
 		if !st.calls[i].State.Over() {
 			return &st.calls[i]
@@ -357,10 +357,10 @@ func (st *userState) goingOn() *knownCall {
 	return nil
 }
 
-// planLate has the call that goes on read again when its time has passed. The caller holds the mutex.
+// planLate has the ongoing call read again when its time has passed. The caller holds the mutex.
 func (s *userStates) planLate(st *userState) {
 	stop(st.late)
-	if c := st.goingOn(); c != nil && len(st.mailboxes) > 0 {
+	if c := st.ongoing(); c != nil && len(st.mailboxes) > 0 {
 		id := c.ID
 		st.late = s.after(s.until(c.Expires)+lateCall, func() { s.checkLate(st.key, id) })
 	}
@@ -376,7 +376,7 @@ func (s *userStates) checkLate(key lastseen.UserKey, id string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st := s.users[key]; st != nil && st.goingOn() != nil && st.goingOn().ID == id {
+	if st := s.users[key]; st != nil && st.ongoing() != nil && st.ongoing().ID == id {
 		stop(st.late)
 		st.late = s.after(min(left, maxSelfEnd)+lateCall, func() { s.checkLate(key, id) })
 	}

@@ -108,7 +108,7 @@ func TestKnownCalls(t *testing.T) {
 }
 
 // TestKnownCallIsReplaced: a read that began since replaces what is known, also by an older version, as a store has it
-// after a failover, unless the call was over. Calls that are over do not replace the one that goes on.
+// after a failover, unless the call ended. Calls that are over do not replace the ongoing one.
 func TestKnownCallIsReplaced(t *testing.T) {
 	t.Parallel()
 	st := &userState{}
@@ -121,16 +121,16 @@ func TestKnownCallIsReplaced(t *testing.T) {
 	require.Len(t, st.calls, maxKnownCalls)
 	began := st.next()
 	st.setCall(ringing, began)
-	require.Equal(t, ringing, st.goingOn().Call)
+	require.Equal(t, ringing, st.ongoing().Call)
 	st.setCall(active, began)
-	require.Equal(t, active, st.goingOn().Call)
+	require.Equal(t, active, st.ongoing().Call)
 	st.setCall(ringing, began)
-	require.Equal(t, active, st.goingOn().Call, "the read began before")
+	require.Equal(t, active, st.ongoing().Call, "the read began before")
 	ended.Version = 1
 	st.setCall(ended, began)
-	require.Nil(t, st.goingOn(), "an end is newer whatever its version")
+	require.Nil(t, st.ongoing(), "an end is newer whatever its version")
 	st.setCall(active, st.next())
-	require.Nil(t, st.goingOn())
+	require.Nil(t, st.ongoing())
 }
 
 // TestSignalledCalls: a signal has what the app says now in a known call. All else is read: a call that is not known or

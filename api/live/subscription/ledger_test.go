@@ -43,7 +43,7 @@ func TestLedger(t *testing.T) {
 	require.NoError(t, ledgers[0].Set(1, alice))
 }
 
-// TestLedgerOfOthers: users of another issuer, and with another name, have budgets of their own.
+// TestLedgerOfOthers: users of another issuer, and with another name, have their own budgets.
 func TestLedgerOfOthers(t *testing.T) {
 	t.Parallel()
 	shared := NewShared(time.Now)

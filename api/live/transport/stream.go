@@ -35,7 +35,7 @@ type Writer struct {
 }
 
 // Open sends the header of a response with events and returns a writer for them. Proxies must neither keep nor compress
-// nor buffer the events; nginx learns the latter from a header of its own.
+// nor buffer the events; nginx learns the latter from its own header.
 func Open(w http.ResponseWriter) *Writer {
 	Hold(w)
 	header := w.Header()

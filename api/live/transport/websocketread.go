@@ -15,7 +15,7 @@ import (
 type SocketHandler interface {
 	// Received is called for each message and each control frame except the last, which closes the connection.
 	Received()
-	// Message is called for each text, in a goroutine of its own. The text is valid until it returns.
+	// Message is called for each text, in its own goroutine. The text is valid until it returns.
 	Message(text []byte)
 	// Fault is called when the peer breaks a limit. It calls Close.
 	Fault(Fault)
@@ -167,7 +167,7 @@ func (s *Socket) readMessage(from io.Reader, h SocketHandler) error {
 		return errClosing
 	}
 	handled := make(chan struct{})
-	go func() { // on a stack of its own, since that of the reader would keep the size that it grew to
+	go func() { // on its own stack, since that of the reader would keep the size that it grew to
 		defer close(handled)
 		h.Message(text)
 	}()

@@ -182,7 +182,7 @@ func (s *Calls) ReadCalls(ctx context.Context, name string, ids, users []string)
 	return calls, err
 }
 
-// Forget deletes the calls of a user. Those that go on end.
+// Forget deletes the calls of a user. Ongoing calls end.
 func Forget(ctx context.Context, s *Calls, ns Namespace, user string) error {
 	for more := true; more; {
 		reply, err := s.run(redisclient.Confirmed(ctx), ns, scripts.CallForget, 2, user)

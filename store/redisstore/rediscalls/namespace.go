@@ -110,8 +110,8 @@ func IsListed(ctx context.Context, s *Calls, name string) (bool, error) {
 	return err == nil, redisclient.Translate(err)
 }
 
-// GoOn reports whether a call of a namespace goes on.
-func GoOn(ctx context.Context, s *Calls, ns Namespace) (bool, error) {
+// IsOngoing reports whether a namespace has an ongoing call.
+func IsOngoing(ctx context.Context, s *Calls, ns Namespace) (bool, error) {
 	n, err := s.client.ZCount(ctx, ns.Key(due), "-inf", "(inf").Result()
 	return n > 0, redisclient.Translate(err)
 }

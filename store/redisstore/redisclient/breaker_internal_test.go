@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guardBench is a hook whose commands end as a test says, in a bubble with a clock of its own.
+// guardBench is a hook whose commands end as a test says, in a bubble with its own clock.
 type guardBench struct {
 	*testing.T
 	hook *hook

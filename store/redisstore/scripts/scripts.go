@@ -99,7 +99,7 @@ func hide() string {
 	return "local function hide(...)\n" + text("availability/hidden") + "return hide(...)\nend\n"
 }
 
-// function returns a function in Lua that does what sources do, with arguments of its own.
+// function returns a function in Lua that does what sources do, with its own arguments.
 func function(name string, sources ...string) string {
 	return "local function " + name + "(ARGV)\n" + strings.Join(sources, "") + "end\n"
 }

@@ -96,7 +96,7 @@ func newFaultLoad(t *testing.T, s *redisstore.Store) *faultLoad {
 	return f
 }
 
-// call pings users of its own and looks up known ones.
+// call pings its own users and looks up known ones.
 func (f *faultLoad) call(caller int, during time.Duration) {
 	user := fmt.Sprintf("caller%d", caller)
 	for n, start := 0, time.Now(); time.Since(start) < during; n++ {

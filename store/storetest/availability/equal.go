@@ -44,8 +44,9 @@ func (p pair) goes(what lastseen.AvailabilityState, at lastseen.Instant) {
 	p.requireEqual("gone")
 }
 
-// goesOn asserts all that alice can, invisibly, at times up to one, and checks after each that nothing shows.
-func (p pair) goesOn(from, to lastseen.Instant) {
+// staysHidden has alice send all that she can, invisibly, at times up to one, and checks after each that nothing
+// shows.
+func (p pair) staysHidden(from, to lastseen.Instant) {
 	const user = "alice"
 	state := p.look(HiddenNS, user)
 	for _, at := range []lastseen.Instant{from, from + 1, (from + to) / 2, to} {
@@ -122,7 +123,7 @@ func testInvisibleEqualsLeft(t *testing.T, s store.Store) {
 	p.ping("bob", start)
 	p.ping("alice", first-10)
 	p.goes(Until(end, Invisible), first)
-	p.goesOn(first, end-1)
+	p.staysHidden(first, end-1)
 	require.Equal(t, Until(end, Invisible), getIn(t, s, HiddenNS, "alice", end-1))
 
 	trimmed := func(cutoff lastseen.Instant) {
@@ -131,20 +132,20 @@ func testInvisibleEqualsLeft(t *testing.T, s store.Store) {
 	}
 	trimmed(first - kit.Minute)
 	trimmed(start - 30*kit.Minute)
-	p.goesOn(first, end-1)
+	p.staysHidden(first, end-1)
 	trimmed(start + 10*kit.Minute)
-	p.goesOn(first, end-1)
+	p.staysHidden(first, end-1)
 	require.True(t, kit.RemoveEmpty(t, s, LeftNS))
 	require.True(t, kit.RemoveEmpty(t, s, HiddenNS))
-	p.goesOn(first, end-1)
+	p.staysHidden(first, end-1)
 
 	p.ping("alice", end)
 	p.requireEqual("visible again")
 	p.goes(Invisible, start-20*kit.Minute)
-	p.goesOn(start-20*kit.Minute, start)
+	p.staysHidden(start-20*kit.Minute, start)
 	SetIn(t, s, HiddenNS, "alice", Nothing, start-10*kit.Minute)
 	p.requireEqual("visible again")
-	p.goesOn(first, start-10*kit.Minute-1)
+	p.staysHidden(first, start-10*kit.Minute-1)
 	p.ping("alice", start)
 	p.requireEqual("visible again")
 	p.both(func(namespace string) { require.NoError(t, s.Forget(context.Background(), namespace, "alice")) })
@@ -164,7 +165,7 @@ func testInvisibleEqualsLeftWithDevices(t *testing.T, s store.Store) {
 		devices.RecordIn(t, s, namespace, IdleAt("bob", "a", start))
 	})
 	p.goes(Invisible, first)
-	p.goesOn(first-20, start)
+	p.staysHidden(first-20, start)
 	require.Equal(t, store.Details{Availability: hour}, DetailsIn(t, s, HiddenNS, "alice")["alice"])
 	p.both(func(namespace string) { SetIn(t, s, namespace, "alice", Away, start-kit.Minute) })
 	p.requireEqual("visible again")
@@ -176,7 +177,7 @@ func testInvisibleEqualsLeftWithDevices(t *testing.T, s store.Store) {
 	p.both(func(namespace string) { devices.RecordIn(t, s, namespace, devices.Bye("alice", "a", start+13)) })
 	p.requireEqual("devices")
 	p.goes(Until(start+60*kit.Minute, Invisible), start+20)
-	p.goesOn(first, start+60*kit.Minute)
+	p.staysHidden(first, start+60*kit.Minute)
 	p.both(func(namespace string) { require.NoError(t, s.Forget(context.Background(), namespace, "alice")) })
 	p.requireEqual("forgotten")
 }
@@ -185,12 +186,12 @@ func testInvisibleEqualsLeftWithDevices(t *testing.T, s store.Store) {
 func testInvisibleEqualsLeftInNewNamespace(t *testing.T, s store.Store) {
 	p, start := pair{t, s}, kit.Now(t, s)
 	p.goes(Invisible, start-60*kit.Minute)
-	p.goesOn(start-60*kit.Minute, start)
+	p.staysHidden(start-60*kit.Minute, start)
 	p.both(func(namespace string) {
 		kit.Trim(t, s, namespace, start-30*kit.Minute, true)
 		require.True(t, kit.RemoveEmpty(t, s, namespace))
 	})
-	p.goesOn(start-60*kit.Minute, start)
+	p.staysHidden(start-60*kit.Minute, start)
 	p.both(func(namespace string) { require.NoError(t, s.DeleteNamespace(context.Background(), namespace)) })
 	p.ping("alice", start-60*kit.Minute)
 	p.requireEqual("deleted")

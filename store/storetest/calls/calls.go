@@ -22,7 +22,7 @@ func actions() []lastseen.CallAction {
 	return []lastseen.CallAction{lastseen.Accept, lastseen.Reject, lastseen.End, lastseen.Alive}
 }
 
-// Run tests that stores keep the contract of calls. Run includes it. Each subtest opens a store of its own.
+// Run tests that stores keep the contract of calls. Run includes it. Each subtest opens its own store.
 func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	suite := []callCase{
@@ -233,7 +233,7 @@ func (c *Calling) requireExpired(step store.CallStep) {
 	require.Empty(c.t, step.Call.ByDevice)
 }
 
-// requireOver checks what holds for every call that is over.
+// requireOver checks what holds for every call that has ended.
 func requireOver(t require.TestingT, call lastseen.Call) {
 	require.True(t, call.State.Over(), call.State)
 	require.NotZero(t, call.Over)

@@ -72,7 +72,7 @@ func testCallDelete(t *testing.T, c *Calling) {
 	require.Equal(t, []string{"alice", "bob"}, other.inCall("alice", "bob"))
 }
 
-// testCallRemoveEmpty: a namespace is not empty while a call goes on in it.
+// testCallRemoveEmpty: a namespace is not empty while a call continues in it.
 func testCallRemoveEmpty(t *testing.T, c *Calling) {
 	_, err := c.StepCall(t.Context(), kit.Namespace, store.CallAct{ID: "a", User: "alice", Action: lastseen.End})
 	require.ErrorIs(t, err, store.ErrCallNotFound)
@@ -95,7 +95,7 @@ func testCallRemoveEmpty(t *testing.T, c *Calling) {
 	require.True(t, kit.RemoveEmpty(t, c, kit.Namespace))
 	call = c.Ring("carol", "dave")
 	c.Act(call.ID, "carol", lastseen.End)
-	require.True(t, kit.RemoveEmpty(t, c, kit.Namespace), "a call that is over keeps no namespace")
+	require.True(t, kit.RemoveEmpty(t, c, kit.Namespace), "a call that has ended keeps no namespace")
 	require.Empty(t, kit.Existing(t, c))
 	c.Ring("carol", "dave")
 	require.Equal(t, []string{kit.Namespace}, kit.Existing(t, c), "it exists again")

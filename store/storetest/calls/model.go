@@ -171,7 +171,7 @@ func (m *callsModel) delete(t *rapid.T) {
 	clear(m.calls)
 }
 
-// removeEmpty removes the namespace if it is empty. The calls that are over stay.
+// removeEmpty removes the namespace if it is empty. The calls that have ended stay.
 func (m *callsModel) removeEmpty(t *rapid.T) {
 	if kit.RemoveEmpty(t, m, kit.Namespace) {
 		for _, call := range m.calls {

@@ -137,7 +137,7 @@ func testCallHidden(t *testing.T, c *Calling) {
 	cancelled := c.Act(hidden.ID, "alice", lastseen.End)
 	require.True(t, cancelled.CallerOnly)
 	require.Equal(t, lastseen.Cancelled, cancelled.Call.State)
-	require.Equal(t, []string{"", next.ID, next.ID}, c.idsOf("alice", "bob", "carol"), "bob's call goes on")
+	require.Equal(t, []string{"", next.ID, next.ID}, c.idsOf("alice", "bob", "carol"), "bob's call continues")
 	require.True(t, c.Act(c.Begin(another).ID, "dave", lastseen.End).CallerOnly)
 
 	hidden = c.Call("alice", "bob")

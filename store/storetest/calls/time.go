@@ -29,7 +29,7 @@ func (c *Calling) activeSoon(from, to string) store.NewCall {
 	return call
 }
 
-// pass waits until a call is over, for those who read it.
+// pass waits until a call has ended, for those who read it.
 func (c *Calling) pass(call store.NewCall) lastseen.Call {
 	var got lastseen.Call
 	c.poll("the call expires", func() bool {
@@ -256,7 +256,7 @@ func (c *Calling) tick() {
 	c.poll("the clock moves", func() bool { return kit.Now(c.t, c) > end })
 }
 
-// testKeepCallsAlive: a call goes on for as long as both parties are active.
+// testKeepCallsAlive: a call continues for as long as both parties are active.
 func testKeepCallsAlive(t *testing.T, c *Calling) {
 	call := c.active("alice", "bob")
 	c.Ring("carol", "dave")

@@ -13,7 +13,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// RunAvailability tests what changes feeds have of availability. Each subtest opens a store of its own. The
+// RunAvailability tests what changes feeds have of availability. Each subtest opens its own store. The
 // model compares each entry after anything that users say, their idle times and their calls.
 func RunAvailability(t *testing.T, open kit.Open) {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// RunInCalls tests that a feed has who is in a call. Each subtest opens a store of its own.
+// RunInCalls tests that a feed has who is in a call. Each subtest opens its own store.
 func RunInCalls(t *testing.T, open kit.Open) {
 	t.Helper()
 	for _, c := range []struct {

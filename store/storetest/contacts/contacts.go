@@ -17,7 +17,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// Run tests that stores keep the contract of contacts. Run includes it. Each subtest opens a store of its own.
+// Run tests that stores keep the contract of contacts. Run includes it. Each subtest opens its own store.
 // The model compares the contacts of all users in both directions after any writes and deletions.
 func Run(t *testing.T, open kit.Open) {
 	t.Helper()

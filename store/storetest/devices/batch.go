@@ -106,7 +106,7 @@ func testDevicesAhead(t *testing.T, s store.Store) {
 	require.Equal(t, kit.Here(at), RecordOne(t, s, On("near", "b", lastseen.MaxInstant)), "what is stored is later")
 }
 
-// testDeviceNamespaces: a namespace exists from its first device on, and has devices of its own.
+// testDeviceNamespaces: a namespace exists from its first device on, and has its own devices.
 func testDeviceNamespaces(t *testing.T, s store.Store) {
 	RecordIn(t, s, "a", On("alice", "a", kit.Base))
 	RecordIn(t, s, "b", Bye("alice", "a", kit.Base+1))

@@ -13,7 +13,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
-// Run tests that stores keep the contract of devices. Run includes it. Each subtest opens a store of its own.
+// Run tests that stores keep the contract of devices. Run includes it. Each subtest opens its own store.
 // The model compares the state and all devices of a user after any pings and leaves of devices and of users, and
 // deletions, so there are no other cases of what these do.
 func Run(t *testing.T, open kit.Open) {

@@ -29,7 +29,7 @@ type Cases []struct {
 	Test func(*testing.T, store.Store)
 }
 
-// RunEach runs each test on a store of its own.
+// RunEach runs each test on its own store.
 func RunEach(t *testing.T, open Open, all Cases) {
 	t.Helper()
 	for _, c := range all {
@@ -227,7 +227,7 @@ func Existing(t require.TestingT, s store.Store) (names []string) {
 	return names
 }
 
-// RemoveWhile removes the namespace ns again and again while writers fill it and empty it, each a part of its own. What
+// RemoveWhile removes the namespace ns again and again while writers fill it and empty it, each its own part. What
 // was written last is there afterwards.
 func RemoveWhile(t *testing.T, s store.Store, fill, empty func(writer, round int) error) {
 	t.Helper()

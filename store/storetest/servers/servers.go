@@ -14,7 +14,7 @@ import (
 )
 
 // Run tests what stores promise to the servers that use them: leases, a clock, and connections that all of them
-// close. Each subtest opens a store of its own.
+// close. Each subtest opens its own store.
 func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	kit.RunEach(t, open, kit.Cases{

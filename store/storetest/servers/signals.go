@@ -18,7 +18,7 @@ import (
 // process can use the data.
 type OpenPair func(t testing.TB) (one, two store.Store)
 
-// RunSignals tests that stores pass signals on. Each subtest opens stores of its own.
+// RunSignals tests that stores pass signals on. Each subtest opens its own stores.
 func RunSignals(t *testing.T, open OpenPair) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, store.Store, store.Store){

@@ -1,4 +1,4 @@
-// Package admin serves what operators and their monitoring need, on an address of its own: metrics, profiles, health
+// Package admin serves what operators and their monitoring need, on its own address: metrics, profiles, health
 // and backups. It has no authentication.
 package admin
 

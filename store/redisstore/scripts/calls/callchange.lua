@@ -48,7 +48,7 @@ local function write_call(c)
   redis.call('HSET', calls_key, c.id, format_call(c))
 end
 
--- Writes when a call that goes on expires.
+-- Writes when an ongoing call expires.
 local function write_due(c)
   redis.call('ZADD', due_key, time_text(c.due), c.id)
 end
@@ -75,7 +75,7 @@ local function write_active(calls, renewed)
   end
 end
 
--- Deletes what only calls that go on have.
+-- Deletes what only ongoing calls have.
 local function leave_call(c)
   redis.call('HDEL', apps_key, c.id)
   redis.call('ZREM', due_key, c.id)

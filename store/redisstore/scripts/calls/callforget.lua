@@ -1,4 +1,4 @@
--- Deletes calls of a user, at most max_call_batch. Those that go on end, and their parties are to be copied.
+-- Deletes calls of a user, at most max_call_batch. Ongoing calls end, and their parties are to be copied.
 --
 -- KEYS     see calls.lua
 -- ARGV[1]  the user

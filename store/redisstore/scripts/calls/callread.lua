@@ -2,7 +2,7 @@
 --
 -- KEYS     see calls.lua
 -- ARGV[1]  how many IDs follow
--- ARGV     the IDs of calls, and then users, whose calls that go on are read; at most max_call_batch of both
+-- ARGV     the IDs of calls, and then users, whose ongoing calls are read; at most max_call_batch of both
 --
 -- Returns {unreadable, calls}: unreadable is the ID of a call that another program wrote, if there is one. An element
 -- of calls is empty if there is none. Each call is read once, and an ID alone stands for it after that: what apps say is

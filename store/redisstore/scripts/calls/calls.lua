@@ -3,10 +3,10 @@
 --
 -- KEYS[1]  the calls of a namespace: a hash, field = ID. The field :clock has the clock of calls: the time of this Redis
 --          when it was last moved, and what it shows
--- KEYS[2]  what apps say in them: a hash, field = ID; only of calls that go on
--- KEYS[3]  when they expire, by the clock of calls: a sorted set of the IDs of calls that go on
--- KEYS[4]  when those that are over are deleted, by the clock of calls: a sorted set of IDs
--- KEYS[5]  the calls that go on: a hash, field = user, value = ID. The field of a user and a NUL has the call that rings
+-- KEYS[2]  what apps say in them: a hash, field = ID; only of ongoing calls
+-- KEYS[3]  when they expire, by the clock of calls: a sorted set of the IDs of ongoing calls
+-- KEYS[4]  when those that have ended are deleted, by the clock of calls: a sorted set of IDs
+-- KEYS[5]  the ongoing calls: a hash, field = user, value = ID. The field of a user and a NUL has the call that rings
 --          for its caller alone, because the callee, who is hidden, is in another call
 -- KEYS[6]  the outbox, whose details have to be copied: a sorted set of users, the score is when that was noted
 -- KEYS[7]  idempotency keys: a hash, field = the caller, a NUL, the key; value = ID, space, digest
@@ -103,7 +103,7 @@ local function write_when_full()
   redis.call('ZREM', due_key, '\0')
 end
 
--- How many calls go on.
+-- How many calls continue.
 local function count_due()
   return redis.call('ZCOUNT', due_key, '-inf', '(inf')
 end
