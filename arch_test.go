@@ -109,7 +109,8 @@ func arrows() map[string][]string {
 		"api/telemetry": {"api/limit", "api/problem"},
 		"api/auth":      {""},
 		"api/limit":     {},
-		"api/web":       {},
+		"api/web":       {"docs"},
+		"docs":          {}, // the guides, embedded
 		"deploy":        {},
 		"docs/generate": {"api/problem"},
 		// The examples use lastseen as others do: over HTTP.
@@ -153,6 +154,7 @@ func dependencies() map[string]string {
 		"go.yaml.in/yaml/v3":                 "the configuration file, with line numbers; the OpenAPI document as JSON",
 		"github.com/stretchr/testify":        "test: assertions",
 		"github.com/swaggest/swgui":          "the files of Swagger UI",
+		"github.com/yuin/goldmark":           "the guides as HTML",
 		"pgregory.net/rapid":                 "test: properties and the model test",
 		"go.uber.org/goleak":                 "test: goroutines left behind",
 		"github.com/chromedp/chromedp":       "test: the pages in a real browser",
@@ -315,7 +317,7 @@ func TestBinaryLinksNoTools(t *testing.T) {
 	require.NotContains(t, string(linked), "/storetest")
 	require.NotContains(t, string(linked), "/internal/test")
 	require.NotContains(t, string(linked), "/apitest")
-	require.NotContains(t, string(linked), module+"/docs")
+	require.NotContains(t, string(linked), module+"/docs/generate")
 	for name, reason := range dependencies() {
 		tool := strings.HasPrefix(reason, "test:") || strings.HasPrefix(reason, "tool:")
 		require.Equal(t, tool, !strings.Contains(string(linked), name+" "), "%s is there for %s", name, reason)

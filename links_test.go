@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/docs"
 )
 
 // documents returns the Markdown files of this module, by path.
@@ -35,12 +37,10 @@ func documents(t *testing.T) map[string]string {
 
 // anchors returns the anchors of the headings in a document, as GitHub makes them.
 func anchors(document string) map[string]bool {
-	all := map[string]bool{}
+	all, next := map[string]bool{}, docs.Anchors{}
 	document = regexp.MustCompile("(?s)```.*?```").ReplaceAllString(document, "")
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(document, -1) {
-		text := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(strings.ToLower(heading[1]), "$1")
-		text = regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(text, "")
-		all[strings.ReplaceAll(text, " ", "-")] = true
+		all[next.Next(regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(heading[1], "$1"))] = true
 	}
 	return all
 }

@@ -195,25 +195,46 @@ func isDeep(path string, q request.Query) bool {
 // pageRoutes returns the routes of the pages for people.
 func (s *server) pageRoutes() []route {
 	routes := []route{
-		{http.MethodGet, "/docs", guard.Public, redirectToDocs, nil},
+		{http.MethodGet, "/docs", guard.Public, redirectTo("docs/"), nil},
+		{http.MethodGet, "/guides", guard.Public, redirectTo("guides/"), nil},
+		{http.MethodGet, "/guides/*", guard.Public, s.guide, nil}, // one route, for metrics
 	}
 	for _, path := range web.Paths() {
+		if strings.HasPrefix(path, "/guides/") {
+			continue
+		}
 		routes = append(routes, route{http.MethodGet, path, guard.Public, s.page, nil})
 	}
 	return routes
 }
 
-// redirectToDocs redirects to a relative URL, for proxies that add a prefix.
-func redirectToDocs(c echo.Context, _ request.Query) error {
-	return c.Redirect(http.StatusMovedPermanently, "docs/")
+// redirectTo returns a handler that redirects to a relative URL, for proxies that add a prefix.
+func redirectTo(url string) handler {
+	return func(c echo.Context, _ request.Query) error { return c.Redirect(http.StatusMovedPermanently, url) }
 }
 
 // page responds with the page of the route.
 func (s *server) page(c echo.Context, _ request.Query) error {
+	return s.servePage(c, c.Path())
+}
+
+// guide responds with a page or a file below /guides/. The name of a Markdown file redirects to its page.
+func (s *server) guide(c echo.Context, q request.Query) error {
+	name := c.Param("*")
+	if url := web.GuideOf(name); url != "" {
+		return redirectTo(url)(c, q)
+	}
+	if !s.pages.HasGuide(name) {
+		return echo.ErrNotFound
+	}
+	return s.servePage(c, "/guides/"+name)
+}
+
+func (s *server) servePage(c echo.Context, path string) error {
 	r := c.Request()
 	// Package net/http offers ranges, which pages do not have.
 	c.Response().Before(func() { c.Response().Header().Del("Accept-Ranges") })
-	return s.pages.Serve(c.Response(), r, c.Path(), request.AcceptsGzip(r.Header[echo.HeaderAcceptEncoding]))
+	return s.pages.Serve(c.Response(), r, path, request.AcceptsGzip(r.Header[echo.HeaderAcceptEncoding]))
 }
 
 // reachOf returns the reach of the requests to a route.

@@ -26,7 +26,7 @@ func TestUnlimitedRequests(t *testing.T) {
 		if strings.HasPrefix(r.Path, "/v1/") {
 			continue
 		}
-		w.SendTo(r.Method, r.Path, "", alice).Is(t, http.StatusOK, r.Path)
+		w.SendTo(r.Method, strings.Replace(r.Path, "*", "faq", 1), "", alice).Is(t, http.StatusOK, r.Path)
 	}
 	w.Send("OPTIONS", "/chat", "", alice).Is(t, http.StatusNoContent)
 	w.Fails(problem.NotFound, "GET", "/chat/nothing", "", alice)
@@ -37,7 +37,7 @@ func TestUnlimitedRequests(t *testing.T) {
 }
 
 // TestMethods goes through the table of routes: HEAD equals GET without a body, OPTIONS lists the methods, any other
-// method is refused with the same list, and a trailing slash is not found, except in /docs/.
+// method is refused with the same list, and a trailing slash is not found, except in /docs/ and /guides/.
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	w := apitest.NewServer(t, kit.FileStore(t))
@@ -45,13 +45,13 @@ func TestMethods(t *testing.T) {
 	w.Ring("c1", "bob", "alice")
 	policy := kit.PermissionsByRoute()
 	for _, r := range api.Routes() {
-		at := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", "c1").Replace(r.Path)
+		at := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", "c1", "*", "faq").Replace(r.Path)
 		options := w.SendTo("OPTIONS", at, "").Is(t, http.StatusNoContent, at)
 		allowed := options.Header.Get("Allow")
 		require.Contains(t, strings.Split(allowed, ", "), r.Method, at)
 		wrong := w.SendTo("TRACE", at, "").Is(t, http.StatusMethodNotAllowed, at)
 		require.Equal(t, allowed, wrong.Header.Get("Allow"))
-		if at != "/docs" {
+		if at != "/docs" && at != "/guides" {
 			w.SendTo(r.Method, at+"/", "").Is(t, http.StatusNotFound, at)
 		}
 		if r.Method != "GET" {
@@ -105,7 +105,12 @@ func TestUnusualPaths(t *testing.T) {
 			"/docs/..%5c..%5cgo.mod", "/docs/%2e%2e/%2e%2e/etc/passwd", "/docs/../openapi.yaml", "/docs/docs.html",
 			"/docs//", "/.git/config", "/lastseen.db", "/debug/pprof/", "/docs/index.html", "/docs/swagger-ui.js",
 			"/docs/swagger-ui-bundle.js.gz", "/docs/pages/docs.html", "/docs/%2e%2e/openapi.yaml", "/docs/errors/",
-			"/docs/docs.js/", "/openapi.yaml/", "/openapi",
+			"/docs/docs.js/", "/openapi.yaml/", "/openapi", "/guides/nothing", "/guides/nothing.md", "/guides/faq/",
+			"/guides/faq.MD", "/guides/.md", "/guides/aREADME.md", "/guides/guide.html", "/guides/docs.go",
+			"/guides/swagger.yaml",
+			"/guides/README", "/guides/pictures", "/guides/pictures/", "/guides/decisions/pages",
+			"/guides/../go.mod", "/guides/..%2fgo.mod", "/guides/..%5cgo.mod", "/guides/%2e%2e/docs/", "/guides/%66aq",
+			"/guides/pictures/../faq", "/guides/faq%00", "/guides/faq.md.md", "/guides/http:%2f%2fevil.example.md",
 		},
 	} {
 		for _, path := range paths {

@@ -140,7 +140,7 @@ func TestPagesAreCompressed(t *testing.T) {
 	w := apitest.NewServer(t, kit.FileStore(t))
 	for path, want := range map[string]bool{
 		"/openapi.yaml": true, "/openapi.json": true, "/docs/errors": true, "/docs/swagger-ui.css": true,
-		"/docs/swagger-ui-bundle.js": true, "/docs/": false, "/docs/favicon.svg": false,
+		"/docs/swagger-ui-bundle.js": true, "/docs/": false, "/docs/favicon.svg": false, "/guides/faq": true,
 	} {
 		plain := w.SendTo("GET", path, "", "Accept-Encoding: identity")
 		packed := w.SendTo("GET", path, "", "Accept-Encoding: br, GZIP;q=0.5")
@@ -179,7 +179,7 @@ func TestPageLinksAreRelative(t *testing.T) {
 	w, links := apitest.NewServer(t, kit.FileStore(t)), regexp.MustCompile(`(?:href|src)="([^"]*)"|url\(["']?([^"')]*)`)
 	for _, page := range []string{
 		"/", "/dashboard/dashboard.css",
-		"/docs/", "/docs/errors", "/docs/docs.js", "/docs/docs.css", "/docs/errors.css",
+		"/docs/", "/docs/errors", "/docs/docs.js", "/docs/docs.css", "/docs/errors.css", "/guides/guides.css",
 	} {
 		for _, link := range links.FindAllStringSubmatch(w.SendTo("GET", page, "").Body, -1) {
 			require.NotRegexp(t, `^(/|\w+:)`, link[1]+link[2], page)

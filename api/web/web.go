@@ -1,6 +1,6 @@
-// Package web serves the pages for people: the dashboard, the API documentation in Swagger UI, the guide to errors and
-// the OpenAPI document. It also serves lastseen.js, a script for web pages of any origin. A page does not change while
-// the server runs.
+// Package web serves the pages for people: the dashboard, the API documentation in Swagger UI, the guide to errors, the
+// guides in docs and the OpenAPI document. It also serves lastseen.js, a script for web pages of any origin. A page
+// does not change while the server runs.
 package web
 
 import (
@@ -32,6 +32,16 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// Media types of pages.
+const (
+	html       = "text/html; charset=utf-8"
+	css        = "text/css; charset=utf-8"
+	javaScript = "text/javascript; charset=utf-8"
+	plainText  = "text/plain; charset=utf-8"
+	jsonType   = "application/json"
+	svg        = "image/svg+xml"
+)
+
 // minGzip is the size in bytes above which a page is compressed. A smaller one fits into a packet anyway.
 const minGzip = 1 << 10
 
@@ -48,37 +58,37 @@ type page struct {
 // New returns the pages. The codes are the data of the guide to errors, and openAPI is the OpenAPI document. Each page
 // is prepared at its first request.
 func New(codes any, openAPI []byte) Pages {
-	const (
-		html       = "text/html; charset=utf-8"
-		css        = "text/css; charset=utf-8"
-		javaScript = "text/javascript; charset=utf-8"
-	)
 	p := Pages{}
-	add := func(path, mediaType string, read func() ([]byte, error)) {
-		p[path] = sync.OnceValues(func() (page, error) { return newPage(mediaType, read) })
-	}
-	file := func(fsys fs.FS, name string) func() ([]byte, error) {
-		return func() ([]byte, error) { return fs.ReadFile(fsys, name) }
-	}
-	add("/", html, file(files, "dashboard.html"))
-	add("/dashboard/dashboard.css", css, file(files, "dashboard/dashboard.css"))
+	p.add("/", html, file(files, "dashboard.html"))
+	p.add("/dashboard/dashboard.css", css, file(files, "dashboard/dashboard.css"))
 	modules, _ := fs.Glob(files, "dashboard/*.js") // fails for malformed patterns only
 	for _, name := range modules {
-		add("/"+name, javaScript, file(files, name))
+		p.add("/"+name, javaScript, file(files, name))
 	}
-	add("/lastseen.js", javaScript, file(files, "lastseen.js"))
-	add("/lastseen.d.ts", "text/plain; charset=utf-8", file(files, "lastseen.d.ts"))
-	add("/openapi.yaml", "application/yaml", func() ([]byte, error) { return openAPI, nil }) // RFC 9512
-	add("/openapi.json", "application/json", func() ([]byte, error) { return asJSON(openAPI) })
-	add("/docs/", html, file(files, "docs.html"))
-	add("/docs/docs.js", javaScript, file(files, "docs.js"))
-	add("/docs/docs.css", css, file(files, "docs.css"))
-	add("/docs/errors", html, func() ([]byte, error) { return errorGuide(codes) })
-	add("/docs/errors.css", css, file(files, "errors.css"))
-	add("/docs/favicon.svg", "image/svg+xml", file(files, "favicon.svg"))
-	add("/docs/swagger-ui.css", css, file(static.FS, "swagger-ui.css.gz"))
-	add("/docs/swagger-ui-bundle.js", javaScript, file(static.FS, "swagger-ui-bundle.js.gz"))
+	p.add("/lastseen.js", javaScript, file(files, "lastseen.js"))
+	p.add("/lastseen.d.ts", plainText, file(files, "lastseen.d.ts"))
+	p.add("/openapi.yaml", "application/yaml", func() ([]byte, error) { return openAPI, nil }) // RFC 9512
+	p.add("/openapi.json", jsonType, func() ([]byte, error) { return asJSON(openAPI) })
+	p.add("/docs/", html, file(files, "docs.html"))
+	p.add("/docs/docs.js", javaScript, file(files, "docs.js"))
+	p.add("/docs/docs.css", css, file(files, "docs.css"))
+	p.add("/docs/errors", html, func() ([]byte, error) { return errorGuide(codes) })
+	p.add("/docs/errors.css", css, file(files, "errors.css"))
+	p.add("/docs/favicon.svg", svg, file(files, "favicon.svg"))
+	p.add("/docs/swagger-ui.css", css, file(static.FS, "swagger-ui.css.gz"))
+	p.add("/docs/swagger-ui-bundle.js", javaScript, file(static.FS, "swagger-ui-bundle.js.gz"))
+	p.addGuides()
 	return p
+}
+
+// add adds a page that is read at its first request.
+func (p Pages) add(path, mediaType string, read func() ([]byte, error)) {
+	p[path] = sync.OnceValues(func() (page, error) { return newPage(mediaType, read) })
+}
+
+// file returns a function that reads a file.
+func file(fsys fs.FS, name string) func() ([]byte, error) {
+	return func() ([]byte, error) { return fs.ReadFile(fsys, name) }
 }
 
 // Paths returns the paths of all pages.
