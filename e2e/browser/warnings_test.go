@@ -33,7 +33,7 @@ func (s *scripted) everything() string { return s.dot("alice") + s.dot("bob") + 
 // warnings has the test expect warnings, and returns those so far. Browsers report failed requests, too.
 func warnings(b *browser) func() []string {
 	b.Expect("^network: |CORS policy|WebSocket connection to")
-	return b.Expect(`^console: "lastseen: .* \(see docs/faq\.md#my-dots-stay-dashed`)
+	return b.Expect(`^console: "lastseen: .* \(see http://[\w.:]+/guides/faq#my-dots-stay-dashed\)`)
 }
 
 // TestScriptWarnsRefused: a page without a token, or with a wrong one, says why once, however many elements and tries
@@ -53,7 +53,7 @@ func TestScriptWarnsRefused(t *testing.T) {
 		s.triesAgain(t, b)
 		require.Len(t, seen(), 1, name)
 		require.Contains(t, seen()[0], "401 unauthenticated: check the token of connect(). "+
-			s.url+"/docs/errors#unauthenticated (see", name)
+			s.url+"/docs/errors#unauthenticated (see "+s.url+"/guides/faq#", name)
 		require.Empty(t, s.complaints(b), name)
 	}
 	b := testbrowser.Open(t, s.pages)
@@ -76,7 +76,7 @@ func TestScriptWarnsUnreachable(t *testing.T) {
 	s.triesAgain(t, b)
 	require.Len(t, seen(), 1)
 	require.Contains(t, seen()[0],
-		"No response. Start "+s.url+" with --cors-origins "+s.pages+" (see")
+		"No response. Start "+s.url+" with --cors-origins "+s.pages+" (see "+s.url+"/guides/faq#")
 	require.Empty(t, s.complaints(b))
 }
 

@@ -11,14 +11,14 @@ function endpoint(options, path) {
 const warned = new Set() // reasons
 
 // warn writes on the console why statuses stay unknown, once for each reason.
-function warn(reason) {
-  if (!warned.has(reason)) console.warn(`lastseen: ${reason} (see docs/faq.md#my-dots-stay-dashed)`)
+function warn(options, reason) {
+  if (!warned.has(reason)) console.warn(`lastseen: ${reason} (see ${serverOf(options)}/guides/faq#my-dots-stay-dashed)`)
   warned.add(reason)
 }
 
 // warnRefused warns that the server refuses the page, unless the page handles that itself.
 function warnRefused(options, { status, code }) {
-  if (!options.onrefused) warn(`${status} ${code}: check the token of connect(). ${serverOf(options)}/docs/errors#${code}`)
+  if (!options.onrefused) warn(options, `${status} ${code}: check the token of connect(). ${serverOf(options)}/docs/errors#${code}`)
 }
 
 // unreachable returns why a page of another origin may have no response.
@@ -41,7 +41,7 @@ async function request(options, path, { body, headers, signal, ...init } = {}) {
       body: body && JSON.stringify(body),
       signal: AbortSignal.any([AbortSignal.timeout(10_000), signal].filter(Boolean)),
     }).catch(error => {
-      if (error instanceof TypeError && new URL(serverOf(options)).origin !== origin) warn(unreachable(options))
+      if (error instanceof TypeError && new URL(serverOf(options)).origin !== origin) warn(options, unreachable(options))
       throw error
     })
     reached(options)
