@@ -17,10 +17,16 @@
 // from many goroutines at once.
 package lastseen
 
-import _ "embed"
+import (
+	_ "embed"
+	"strconv"
+	"strings"
+)
 
 //go:embed openapi.yaml
 var openAPI string
 
-// OpenAPI returns the description of the HTTP interface: an OpenAPI 3.0 document in YAML.
-func OpenAPI() []byte { return []byte(openAPI) }
+// OpenAPI returns the description of the HTTP interface of a version of lastseen: an OpenAPI 3.0 document in YAML.
+func OpenAPI(version string) []byte {
+	return []byte(strings.Replace(openAPI, `version: "1"`, "version: "+strconv.Quote(version), 1))
+}

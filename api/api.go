@@ -138,8 +138,8 @@ type Shared struct {
 	pages      web.Pages
 }
 
-// NewShared returns the state for handlers with this configuration. All of them use its BodyMemory, Metrics, Logger and
-// Now.
+// NewShared returns the state for handlers with this configuration. All of them use its BodyMemory, Metrics, Logger,
+// Version and Now.
 func NewShared(c Config) *Shared {
 	c = c.withDefaults()
 	bodies := limit.NewMemory(c.BodyMemory, guard.ErrBodyMemory)
@@ -147,7 +147,7 @@ func NewShared(c Config) *Shared {
 	s := &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), redials: limit.NewRedials(), load: load,
 		outages: telemetry.NewOutages(c.Logger, c.Now), origins: telemetry.NewHourly(c.Logger),
-		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI()),
+		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI(c.Version.Version)),
 		audience: audience.NewShared(),
 	}
 	s.Hub = session.New(session.Options{

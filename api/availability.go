@@ -14,7 +14,7 @@ import (
 // availabilityBody is the JSON of a user's availability.
 type availabilityBody struct {
 	// The user's availability. Null or omitted for a note alone, or for nothing.
-	Availability string `json:"availability" enums:"away,busy,invisible" extensions:"x-nullable" validate:"optional"`
+	Availability string `json:"availability" extensions:"x-nullable" validate:"optional"`
 	// A note of at most 140 characters, without control characters, line breaks and bidirectional overrides.
 	Note string `json:"note" maxLength:"140" extensions:"x-nullable" validate:"optional"`
 	// How long it lasts, from 1 ms to 10 years: `90s`, `1h30m` or a number of seconds. Without `for` and `until`, it
@@ -28,7 +28,7 @@ type availabilityBody struct {
 type availabilityResponse struct {
 	User string `json:"user" minLength:"1" maxLength:"256"`
 	// The user's availability. Null for nothing.
-	Availability *string `json:"availability" enums:"away,busy,invisible" extensions:"x-nullable"`
+	Availability *string `json:"availability" extensions:"x-nullable"`
 	// The user's note. It is text, never HTML. Null for none.
 	Note *string `json:"note" extensions:"x-nullable"`
 	// When it ends. Null if it has no end.
@@ -36,7 +36,6 @@ type availabilityResponse struct {
 } // @name UserAvailability
 
 // @ID setAvailability
-// @Tags Availability
 // @Summary Set a user's availability
 // @Description Replaces the availability: `away`, `busy` or `invisible`, a note, or both. It lasts until its end, until
 // @Description it is replaced, or until the user is deleted. It is shown with the user's presence and does not change the
@@ -71,7 +70,6 @@ func (s *server) putAvailability(c echo.Context, _ request.Query, namespace, use
 }
 
 // @ID getAvailability
-// @Tags Availability
 // @Summary Get a user's availability
 // @Description Returns the availability, also `invisible`. Everything is null if the user has set none, or if it has
 // @Description ended. Requires the scope `ping`, for API keys also `read`, or the user's own token.
@@ -91,7 +89,6 @@ func (s *server) getAvailability(c echo.Context, _ request.Query, namespace, use
 }
 
 // @ID deleteAvailability
-// @Tags Availability
 // @Summary Clear a user's availability
 // @Description Deletes the availability and the note. An invisible user becomes visible with the next ping. Deleting
 // @Description nothing is not an error. Requires the scope `ping` or the user's own token.

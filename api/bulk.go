@@ -39,7 +39,6 @@ type bulkResponse struct {
 } // @name BatchResult
 
 // @ID recordPings
-// @Tags Recording
 // @Summary Record many pings
 // @Description JSON: at most 10,000 pings and 1 MiB, recorded all or none. If an item is invalid, nothing is recorded,
 // @Description and `errors` lists the first 20 invalid items by index.
@@ -57,7 +56,6 @@ func (s *server) pings(c echo.Context, _ request.Query, namespace string) error 
 }
 
 // @ID recordLeaves
-// @Tags Recording
 // @Summary Record many leaves
 // @Description Follows the same rules as recording many pings. A server that shuts down can record a leave for each of
 // @Description its users in one request. Requires the scope `ping`; a user's token is not enough.

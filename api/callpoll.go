@@ -20,7 +20,6 @@ import (
 )
 
 // @ID getCall
-// @Tags Calls
 // @Summary Get a call
 // @Description Returns a current call, or one that ended less than 10 minutes ago. A user's token gets calls of its user
 // @Description only. Requires the scope `read`, for API keys also `ping`, or the token of a party.
@@ -86,7 +85,6 @@ type callsResponse struct {
 } // @name Calls
 
 // @ID listCalls
-// @Tags Calls
 // @Summary Follow a user's calls
 // @Description Returns the user's ongoing call: a user has one at most. With `cursor` and `wait`, the response
 // @Description waits until this is not what the cursor's response had: a call rings, was accepted, has other `app`, or is

@@ -23,7 +23,6 @@ import (
 const MaxRedialWait = 5 * time.Minute
 
 // @ID startCall
-// @Tags Calls
 // @Summary Call a user
 // @Description Begins a call, which rings until the callee accepts or rejects it, the caller ends it, or the namespace's
 // @Description `ring_timeout_ms` has passed. A grey callee also rings: a push message of your app can wake their phone. With
@@ -113,7 +112,6 @@ func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *
 }
 
 // @ID acceptCall
-// @Tags Calls
 // @Summary Accept a call
 // @Description The callee accepts a call that rings: it is active from then on. The first device that accepts wins; the
 // @Description others get 409 `call_refused`, whose member `call` is the call as it is. Accepting again on the same device
@@ -129,7 +127,6 @@ func (s *server) acceptCall(c echo.Context, _ request.Query) error {
 }
 
 // @ID rejectCall
-// @Tags Calls
 // @Summary Reject a call
 // @Description The callee rejects a call that rings, on all devices. Rejecting it again is 200. If the call no longer
 // @Description rings, the response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope
@@ -142,7 +139,6 @@ func (s *server) rejectCall(c echo.Context, _ request.Query) error {
 }
 
 // @ID endCall
-// @Tags Calls
 // @Summary End a call
 // @Description Hangs up. While the call rings, the caller cancels it, and the callee rejects it. Ending it again is 200. If
 // @Description the other party acted first, or the call timed out, the response is 409 `call_refused`, whose member `call`
@@ -155,8 +151,7 @@ func (s *server) endCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.End, new(callEndBody))
 }
 
-// @ID keepCall
-// @Tags Calls
+// @ID keepCallAlive
 // @Summary Keep a call alive
 // @Description Says that the party still takes part in the call. An active call is lost if nothing is received from a party for
 // @Description the namespace's `green_ms`, so send this each `ping_interval_ms` unless the device has a WebSocket, which

@@ -42,7 +42,7 @@ type changesBody struct {
 	// The statuses that users of the first pages have; only to follow everyone.
 	Statuses []lastseen.Status `json:"status" validate:"optional"`
 	// `none` to follow everyone without the first pages.
-	Snapshot *request.Scalar `json:"snapshot" swaggertype:"string" enums:"all,none" default:"all" validate:"optional"`
+	Snapshot *request.Scalar `json:"snapshot" swaggertype:"string" validate:"optional"`
 	// How long to wait for a change.
 	Wait *request.Scalar `json:"wait" swaggertype:"string" validate:"optional"`
 } // @name ChangesRequest
@@ -90,8 +90,7 @@ type changesResponse struct {
 	PollAfterMs int64 `json:"poll_after_ms" format:"int64" minimum:"0"`
 } // @name Changes
 
-// @ID getChanges
-// @Tags Reading
+// @ID followChanges
 // @Summary Follow changes
 // @Description Returns the users whose status or `left` changed since `cursor`, each once, with their newest presence.
 // @Description Without `cursor` it returns the presence of all users named. Without `cursor` and users, it returns the first
@@ -131,8 +130,7 @@ func (s *server) getChanges(c echo.Context, q request.Query, namespace string) e
 	return s.serveChanges(c, q, namespace, maxLookupQuery, func() {})
 }
 
-// @ID postChanges
-// @Tags Reading
+// @ID followChangesByPost
 // @Summary Follow changes of many users
 // @Description As the GET request, with the parameters in the body, of at most 512 KiB: up to 1,000 users. An empty list
 // @Description of users follows nobody; without a list and `contacts_of`, everyone. Requires the scope `read`,

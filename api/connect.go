@@ -28,7 +28,6 @@ type WebSocketLimits = session.Limits
 // the rest are checked when the first frame has come, so that a browser can see why by the close code.
 //
 // @ID connect
-// @Tags Connecting
 // @Summary Connect
 // @Description Opens a WebSocket over HTTP/1.1, with the subprotocol `lastseen.v1` or none. A user who holds one is
 // @Description present, and the client can follow changes. The guide /docs/connections describes the frames.

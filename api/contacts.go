@@ -35,7 +35,6 @@ type contactChangesBody struct {
 } // @name ContactChangesRequest
 
 // @ID setContacts
-// @Tags Contacts
 // @Summary Replace a user's contacts
 // @Description Replaces the user's contacts by at most 5,000 users, in a body of at most 512 KiB. They need not have been
 // @Description seen. An ID that is listed twice counts once. Contacts have a direction: that bob is a contact of alice does
@@ -70,7 +69,6 @@ func (s *server) setContacts(c echo.Context, _ request.Query, namespace, user st
 }
 
 // @ID changeContacts
-// @Tags Contacts
 // @Summary Add and remove contacts of a user
 // @Description Adds and removes contacts, in a body of at most 512 KiB. Adding a user who is a contact, or removing one who is
 // @Description not, is not an error. A user has at most 5,000 contacts. Up to 500 changes are all made, or none. More are
@@ -103,7 +101,6 @@ func (s *server) changeContacts(c echo.Context, _ request.Query, namespace, user
 }
 
 // @ID deleteContacts
-// @Tags Contacts
 // @Summary Remove all contacts of a user
 // @Description The user stays in the contacts of others. That the user has no contacts is not an error. With the setting
 // @Description `visibility: contacts`, no other user's token sees the user any longer. Requires the scope `ping` or the
@@ -145,7 +142,6 @@ func checkContacts(user string, contacts []string, check func(string) error) err
 }
 
 // @ID listContacts
-// @Tags Contacts
 // @Summary List a user's contacts with their presence
 // @Description Returns a page of the contacts, ordered by the bytes of their IDs. Contacts never seen are grey. With
 // @Description `status`, the page has only contacts with one of these statuses; with `in_call`, only those who are in a call, or
@@ -164,8 +160,6 @@ func checkContacts(user string, contacts []string, check func(string) error) err
 // @Param limit query integer false "maximum of a page"
 // @Param cursor query string false "position"
 // @Param as_of query string false "time of evaluation"
-// @Param green query string false "green threshold"
-// @Param yellow query string false "yellow threshold"
 // @Success 200 {object} listResponse "A page."
 // @Router /v1/namespaces/{namespace}/users/{user}/contacts [get]
 func (s *server) listContacts(c echo.Context, q request.Query, namespace, user string) error {

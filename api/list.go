@@ -60,7 +60,6 @@ type listResponse struct {
 } // @name PresencePage
 
 // @ID listUsers
-// @Tags Reading
 // @Summary List recently seen users
 // @Description Returns a page of users, the most recently seen first by default. Users who left are listed, too,
 // @Description unless `status` excludes them.
@@ -81,8 +80,6 @@ type listResponse struct {
 // @Param cursor query string false "position"
 // @Param offset query integer false "users to skip"
 // @Param as_of query string false "time of evaluation"
-// @Param green query string false "green threshold"
-// @Param yellow query string false "yellow threshold"
 // @Success 200 {object} listResponse "A page."
 // @Router /v1/namespaces/{namespace}/users [get]
 func (s *server) listUsers(c echo.Context, q request.Query, namespace string) error {

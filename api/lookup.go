@@ -29,7 +29,6 @@ type lookupResponse struct {
 } // @name PresenceList
 
 // @ID lookupUsers
-// @Tags Reading
 // @Summary Look up many users
 // @Description Looks up at most 1,000 users, in a body of at most 512 KiB. The response lists them in the order of the
 // @Description request, duplicates included. Users never seen are grey. Requires the scope `read`.
@@ -37,8 +36,6 @@ type lookupResponse struct {
 // @Description With the setting `visibility: contacts`, a user's token sees its own user, and the users who have that user
 // @Description among their contacts. It gets all others as never seen.
 // @Param as_of query string false "time of evaluation"
-// @Param green query string false "green threshold"
-// @Param yellow query string false "yellow threshold"
 // @Param body body lookupBody true "The users to look up."
 // @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
 // @Router /v1/namespaces/{namespace}/lookup [post]
@@ -60,7 +57,6 @@ func (s *server) lookup(c echo.Context, q request.Query, namespace string) error
 }
 
 // @ID lookupUsersByQuery
-// @Tags Reading
 // @Summary Look up several users by GET
 // @Description For caches, and for clients that can only send GET requests. Looks up at most 100 users. Requires the
 // @Description scope `read`.
@@ -69,8 +65,6 @@ func (s *server) lookup(c echo.Context, q request.Query, namespace string) error
 // @Description among their contacts. It gets all others as never seen.
 // @Param user query []string true "users"
 // @Param as_of query string false "time of evaluation"
-// @Param green query string false "green threshold"
-// @Param yellow query string false "yellow threshold"
 // @Param If-None-Match header string false "ETag of an earlier response"
 // @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
 // @Success 304 "Not modified since the response that `If-None-Match` names."

@@ -32,7 +32,6 @@ type namespacesResponse struct {
 const namespaceList = "/namespaces"
 
 // @ID listNamespaces
-// @Tags Namespaces
 // @Summary List namespaces
 // @Description Returns a page of namespaces, sorted by name. A namespace exists if it is configured, or from its first
 // @Description ping on. Requires the scope `read`. Namespaces that the caller cannot read are not listed. For users'
@@ -120,7 +119,6 @@ type settingsResponse struct {
 } // @name NamespaceSettings
 
 // @ID getNamespace
-// @Tags Namespaces
 // @Summary Get the settings of a namespace
 // @Description Durations are in milliseconds. A namespace has settings even before its first ping: the configured
 // @Description ones, or the defaults. Requires the scope `read`.
@@ -153,7 +151,6 @@ func optionalMs(d time.Duration) *int64 {
 }
 
 // @ID deleteNamespace
-// @Tags Deleting
 // @Summary Delete a namespace
 // @Description Deletes a namespace and all its users at once. The deletion survives a crash. Deleting a namespace that
 // @Description does not exist is not an error. The namespace exists again from its next ping on. Connections stay open:
@@ -190,7 +187,6 @@ type countsResponse struct {
 } // @name Counts
 
 // @ID countUsers
-// @Tags Reading
 // @Summary Count users by status
 // @Description Counts the users that a list with the same parameters returns over all its pages. Requires the scope
 // @Description `read`.
@@ -200,8 +196,6 @@ type countsResponse struct {
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"
 // @Param as_of query string false "time of evaluation"
-// @Param green query string false "green threshold"
-// @Param yellow query string false "yellow threshold"
 // @Success 200 {object} countsResponse "The number of users with each status."
 // @Router /v1/namespaces/{namespace}/counts [get]
 func (s *server) counts(c echo.Context, q request.Query, namespace string) error {

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -29,8 +31,8 @@ func TestRoutesNeedPermissions(t *testing.T) {
 	}
 }
 
-// TestPermissionsAreDocumented checks that operations name the scope that they need, and that public ones need no
-// credentials.
+// TestPermissionsAreDocumented checks that operations name the scope that they need and list what happens to callers
+// without it and to those who send too much, and that public ones need no credentials and refuse nobody.
 func TestPermissionsAreDocumented(t *testing.T) {
 	doc, checked := kit.Document(t), 0
 	for _, r := range (&server{}).routes() {
@@ -42,8 +44,14 @@ func TestPermissionsAreDocumented(t *testing.T) {
 		operation := item.GetOperation(r.method)
 		if r.Permission == guard.Public {
 			require.Nil(t, operation.Security, r.path)
+			require.Empty(t, listedErrors(operation, "401", "403", "429"), r.path)
 			continue
 		}
+		refusals := []string{"401", "403", "429"}
+		if r.Permission == guard.Greeting { // credentials are checked after the upgrade
+			refusals = refusals[1:]
+		}
+		require.Equal(t, refusals, listedErrors(operation, "401", "403", "429"), r.path)
 		require.NotNil(t, operation.Security, r.path)
 		require.Contains(t, operation.Description, "Requires the scope `"+string(r.Scope())+"`", r.path)
 		checked++
@@ -83,31 +91,74 @@ func TestRoutesAreDocumented(t *testing.T) {
 	require.Equal(t, served, documented)
 }
 
-// TestErrorCodesAreDocumented checks the schema and the examples against package problem.
+// listedErrors returns which of these statuses an operation lists.
+func listedErrors(operation *openapi3.Operation, statuses ...string) (listed []string) {
+	for _, status := range statuses {
+		if operation.Responses.Value(status) != nil {
+			listed = append(listed, status)
+		}
+	}
+	return listed
+}
+
+// ownResponses are the statuses of errors that operations list one by one; all others are the default response.
+func ownResponses() []string { return []string{"401", "403", "404", "409", "429", "503"} }
+
+// TestErrorsOfOperationsAreListed compares the errors that operations list with those that the server returns. A test
+// in servertests provokes each of them.
+func TestErrorsOfOperationsAreListed(t *testing.T) {
+	returned := map[string]bool{} // "operation status"
+	for code, operations := range kit.OperationsOf() {
+		for operation := range strings.FieldsSeq(operations) {
+			returned[fmt.Sprint(operation, " ", code.Type().Status)] = true
+		}
+	}
+	doc := kit.Document(t)
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			var want []string
+			for _, status := range ownResponses() {
+				if returned[operation.OperationID+" "+status] {
+					want = append(want, status)
+				}
+			}
+			require.Equal(t, want, listedErrors(operation, ownResponses()...), method+" "+path)
+			fails := path == "/readyz" || strings.HasPrefix(path, "/v1/")
+			require.Equal(t, fails, operation.Responses.Default() != nil, path)
+			for status, response := range operation.Responses.Map() {
+				if status >= "4" {
+					require.NotEmpty(t, response.Ref, "%s %s: described once", path, status)
+				}
+			}
+		}
+	}
+}
+
+// TestErrorCodesAreDocumented checks the schema and the examples against package problem: each code is an example of
+// the response with its status.
 func TestErrorCodesAreDocumented(t *testing.T) {
 	doc := kit.Document(t)
-	common := doc.Components.Responses["Error"].Value
-	examples := common.Content["application/problem+json"].Examples
+	names := map[int]string{
+		401: "UnauthorizedError", 403: "ForbiddenError", 404: "NotFoundError", 409: "ConflictError",
+		429: "TooManyRequestsError", 503: "ServiceUnavailableError",
+	}
+	require.Len(t, doc.Components.Responses, len(names)+1)
 	var codes []any
+	shown := 0
+	for _, response := range doc.Components.Responses {
+		shown += len(response.Value.Content["application/problem+json"].Examples)
+	}
 	for _, k := range problem.Types() {
 		codes = append(codes, string(k.Code))
-		example := examples[string(k.Code)].Value.Value.(map[string]any)
+		response := doc.Components.Responses[cmp.Or(names[k.Status], "Error")].Value
+		example := response.Content["application/problem+json"].Examples[string(k.Code)].Value.Value.(map[string]any)
 		require.Equal(t, k.Title, example["title"])
 		require.EqualValues(t, k.Status, example["status"])
 		require.NotEmpty(t, kit.OperationsOf()[k.Code], k.Code)
 	}
 	require.Equal(t, codes, doc.Components.Schemas["ErrorCode"].Value.Enum)
-	require.Len(t, examples, len(codes))
+	require.Equal(t, len(codes), shown)
 	require.Len(t, kit.OperationsOf(), len(codes))
-	for path, item := range doc.Paths.Map() {
-		for method, operation := range item.Operations() {
-			if fails := path == "/readyz" || strings.HasPrefix(path, "/v1/"); fails {
-				require.Same(t, common, operation.Responses.Default().Value, method+" "+path)
-			} else {
-				require.Nil(t, operation.Responses.Default(), path)
-			}
-		}
-	}
 }
 
 // TestLimitsAreDocumented checks that the limits in the schemas are those of the code.

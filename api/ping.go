@@ -21,11 +21,10 @@ type pingBody struct {
 	At     jsontext.Value  `json:"at" swaggertype:"string" validate:"optional"`
 	Device *request.Device `json:"device" validate:"optional"`
 	// Whether the person uses the device. It requires a device. Default: active.
-	Activity string `json:"activity" enums:"active,idle" validate:"optional"`
+	Activity string `json:"activity" validate:"optional"`
 } // @name PingRequest
 
 // @ID pingUser
-// @Tags Recording
 // @Summary Record a ping
 // @Description Send a ping while the user is online, about as often as `ping_after_ms` in the response asks. The user
 // @Description is green at first, then yellow, then grey; this needs no further request.
@@ -79,8 +78,7 @@ type leaveBody struct {
 	Token string `json:"token" validate:"optional"`
 } // @name LeaveRequest
 
-// @ID leaveUser
-// @Tags Recording
+// @ID recordLeave
 // @Summary Record a leave
 // @Description Without a device, the leave applies to the user on all tabs and devices: the user is grey at once, and
 // @Description the time of the leave becomes their last-seen time. Send it when the user signs out. The next ping, from
@@ -123,7 +121,7 @@ type eventBody struct {
 	At     jsontext.Value  `json:"at" swaggertype:"string" validate:"optional"`
 	Device *request.Device `json:"device" validate:"optional"`
 	// Only for pings: whether the person uses the device. It requires a device. Default: active.
-	Activity string `json:"activity" enums:"active,idle" validate:"optional"`
+	Activity string `json:"activity" validate:"optional"`
 	// Only for leaves: how long to wait before the leave is recorded, up to a minute, such as `5s`. A ping in the
 	// meantime makes it void.
 	After string `json:"after" validate:"optional"`

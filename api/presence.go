@@ -32,14 +32,14 @@ type presence struct {
 // userDetails is what a response shows of a user who has an availability, is idle, or is in a call. Fields that do not
 // apply are omitted.
 type userDetails struct {
-	// The user's availability. It changes no status. Absent if the user has set none.
-	Availability lastseen.Availability `json:"availability,omitzero" swaggertype:"string" enums:"away,busy" validate:"optional"` //nolint:lll // a tag
+	// The user's availability, never `invisible`. It changes no status. Absent if the user has set none.
+	Availability lastseen.Availability `json:"availability,omitzero" validate:"optional"`
 	// When `availability` and `note` end. Absent if they have no end.
 	AvailabilityUntil request.Timestamp `json:"availability_until,omitzero" swaggertype:"string" format:"date-time" validate:"optional"` //nolint:lll // a tag
 	// The user's note. It is text, never HTML. Absent without a note.
 	Note string `json:"note,omitzero" maxLength:"140" validate:"optional"`
-	// Present if the user uses none of their devices. Grey users are never idle.
-	Activity string `json:"activity,omitzero" enums:"idle" validate:"optional"`
+	// Always `idle`, and present if the user uses none of their devices. Grey users are never idle.
+	Activity string `json:"activity,omitzero" validate:"optional"`
 	// Since when the user uses none of their devices.
 	IdleSince request.Timestamp `json:"idle_since,omitzero" swaggertype:"string" format:"date-time" validate:"optional"`
 	// Present, and true, if the user is in an active call. Grey users are never in a call.

@@ -15,7 +15,6 @@ type statusResponse struct {
 } // @name ServiceStatus
 
 // @ID getHealth
-// @Tags Service
 // @Summary Check that the process is alive
 // @Description For liveness probes. Does not depend on the store, because restarting the process would not repair the
 // @Description store. Unknown query parameters are ignored.
@@ -29,7 +28,6 @@ func (s *server) healthz(c echo.Context, _ request.Query) error {
 // public and each probe costs the store work, so concurrent requests share one probe.
 //
 // @ID getReadiness
-// @Tags Service
 // @Summary Check that the server can serve requests
 // @Description For readiness probes and load balancers. Returns 200 if the store accepts reads and writes and the
 // @Description server is not shutting down. Unknown query parameters are ignored.
@@ -50,7 +48,6 @@ func (s *server) readyz(c echo.Context, _ request.Query) error {
 }
 
 // @ID getVersion
-// @Tags Service
 // @Summary Get the version of the server
 // @Description Unknown query parameters are ignored.
 // @Success 200 {object} Version "The version and build."

@@ -19,15 +19,12 @@ import (
 )
 
 // @ID getUser
-// @Tags Reading
 // @Summary Look up one user
 // @Description A user never seen is not an error: they are grey, and `last_seen` is null. Requires the scope `read`.
 // @Description
 // @Description With the setting `visibility: contacts`, a user's token gets another user as never seen, unless the other
 // @Description user has the token's user among their contacts.
 // @Param as_of query string false "time of evaluation"
-// @Param green query string false "green threshold"
-// @Param yellow query string false "yellow threshold"
 // @Param If-None-Match header string false "ETag of an earlier response"
 // @Success 200 {object} userResponse "The presence of the user."
 // @Success 304 "Not modified since the response that `If-None-Match` names."
@@ -62,8 +59,7 @@ const (
 	defaultDotSize = 16
 )
 
-// @ID getDot
-// @Tags Reading
+// @ID getUserDot
 // @Summary Show one user as a dot
 // @Description Returns an SVG image. A ring is grey: the user is offline. A disc with a bar is red: the user is online,
 // @Description and busy or in a call. A disc with the hands of a clock is yellow: the user is away, idle, or was online
@@ -77,8 +73,6 @@ const (
 // @Produce image/svg+xml
 // @Param size query integer false "width and height"
 // @Param as_of query string false "time of evaluation"
-// @Param green query string false "green threshold"
-// @Param yellow query string false "yellow threshold"
 // @Param If-None-Match header string false "ETag of an earlier response"
 // @Success 200 {string} string "The image."
 // @Success 304 "Not modified since the response that `If-None-Match` names."
@@ -162,7 +156,6 @@ func ago(age lastseen.Instant) string {
 }
 
 // @ID deleteUser
-// @Tags Deleting
 // @Summary Delete a user
 // @Description Deletes a user, with their devices, contacts and calls, from all responses at once. The deletion survives a
 // @Description crash. Deleting an unknown user is not an error. The user's connections are closed within a second, on all
@@ -220,7 +213,7 @@ type deviceEntry struct {
 	// by as much as `green`.
 	LastSeen request.Timestamp `json:"last_seen" swaggertype:"string" format:"date-time"`
 	// Whether the person uses the device.
-	Activity string `json:"activity" enums:"active,idle"`
+	Activity string `json:"activity"`
 	// Since when the person does not use the device. Null while they do.
 	IdleSince request.Timestamp `json:"idle_since" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// Whether the newest event of the device is a leave.
@@ -242,15 +235,14 @@ type devicesResponse struct {
 // deviceDetails is what only the user and API keys see.
 type deviceDetails struct {
 	// Whether the person uses any of the live devices. Null without a live device.
-	Activity *string `json:"activity" enums:"active,idle" extensions:"x-nullable" validate:"optional"`
+	Activity *string `json:"activity" extensions:"x-nullable" validate:"optional"`
 	// Since when the person uses none of the live devices. Null while they do, and without a live device.
 	IdleSince request.Timestamp `json:"idle_since" swaggertype:"string" format:"date-time" extensions:"x-nullable" validate:"optional"` //nolint:lll // a tag
 	// The devices, those seen last first, at most 32.
 	Devices []deviceEntry `json:"devices" validate:"optional"`
 }
 
-// @ID getDevices
-// @Tags Reading
+// @ID listDevices
 // @Summary List the devices of a user
 // @Description Returns the devices and connections of which the store has a record, including those that left. A record
 // @Description is deleted when the user was seen two green thresholds and a ping interval after the device. A user
@@ -311,7 +303,6 @@ func activityOf(idle lastseen.Instant) string {
 }
 
 // @ID closeConnections
-// @Tags Connecting
 // @Summary Close the connections of a user
 // @Description Closes all WebSocket connections that the user has open now, on all servers, within a second. They get
 // @Description the close code 4410, and no leave is recorded. A client with a valid token can connect again. Requires the

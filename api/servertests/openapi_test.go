@@ -24,7 +24,7 @@ func TestGeneratedClient(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "openapi.yaml"), lastseen.OpenAPI(), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "openapi.yaml"), lastseen.OpenAPI("1"), 0o600))
 	goRun := func(args ...string) {
 		t.Helper()
 		command := testenv.Command("go", args...)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -24,12 +25,15 @@ func TestOpenAPIDocument(t *testing.T) {
 	w := apitest.NewServer(t, kit.FileStore(t))
 	asYAML := w.SendTo("GET", "/openapi.yaml", "").Is(t, http.StatusOK)
 	require.Equal(t, "application/yaml", asYAML.Header.Get("Content-Type"))
-	require.Equal(t, string(lastseen.OpenAPI()), asYAML.Body)
+	require.Equal(t, string(lastseen.OpenAPI("v0.0.0-test")), asYAML.Body)
+	served, err := openapi3.NewLoader().LoadFromData([]byte(asYAML.Body))
+	require.NoError(t, err)
+	require.Equal(t, "v0.0.0-test", served.Info.Version, "of the server")
 
 	asJSON := w.SendTo("GET", "/openapi.json", "").Is(t, http.StatusOK)
 	require.Equal(t, "application/json", asJSON.Header.Get("Content-Type"))
 	var document yaml.Node
-	require.NoError(t, yaml.Unmarshal(lastseen.OpenAPI(), &document))
+	require.NoError(t, yaml.Unmarshal([]byte(asYAML.Body), &document))
 	var converted any
 	require.NoError(t, json.Unmarshal([]byte(asJSON.Body), &converted))
 	requireSame(t, document.Content[0], converted, "")

@@ -75,7 +75,9 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 	}
 	defer traces.Close()
 	registry := newRegistry(version())
-	shared := api.NewShared(api.Config{Logger: logger, BodyMemory: c.BodyMemory, Metrics: registry})
+	shared := api.NewShared(api.Config{
+		Logger: logger, BodyMemory: c.BodyMemory, Metrics: registry, Version: version(),
+	})
 	s, where, err := openStore(ctx, c, logger, registry, shared.Telemetry.ObserveGap, traces)
 	if err != nil {
 		return err

@@ -115,10 +115,12 @@ func annotations(root string) (doc object, err error) {
 	return doc, nil
 }
 
+var pathParameter = regexp.MustCompile(`{(\w+)}`)
+
 // addPathParameters puts the parameters that a path names before those that an operation lists.
 func addPathParameters(operation object, path string) {
 	var all []any
-	for _, match := range regexp.MustCompile(`{(\w+)}`).FindAllStringSubmatch(path, -1) {
+	for _, match := range pathParameter.FindAllStringSubmatch(path, -1) {
 		all = append(all, object{
 			"in": "path", "name": match[1], "description": match[1], "type": "string", "required": true,
 		})

@@ -3,10 +3,12 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 )
 
 const root = "../.."
@@ -68,7 +70,7 @@ func requireParameters(t *testing.T, operation *openapi3.Operation) {
 	for _, p := range operation.Parameters {
 		what := operation.OperationID + " " + p.Value.Name
 		require.Greater(t, len(p.Value.Description), 20, what)
-		hasExample := p.Value.Required || what == "getChanges user" || what == "listCalls user"
+		hasExample := p.Value.Required || what == "followChanges user" || what == "listCalls user"
 		require.Equal(t, hasExample, p.Value.Example != nil, "%s: Swagger UI would fill in the example", what)
 	}
 }
@@ -91,4 +93,36 @@ func requireContents(t *testing.T, operation *openapi3.Operation) {
 			require.True(t, body.Example != nil || len(body.Examples) > 0, "%s has no example", what)
 		}
 	}
+}
+
+// TestEnumsAreDefinedOnce checks that no values are listed twice: fields refer to the schema that lists them.
+func TestEnumsAreDefinedOnce(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "openapi.yaml"))
+	require.NoError(t, err)
+	var doc any
+	require.NoError(t, yaml.Unmarshal(content, &doc))
+	listed := map[string][]any{} // by where
+	var check func(at string, node any)
+	check = func(at string, node any) {
+		switch node := node.(type) {
+		case []any:
+			for i, child := range node {
+				check(at+"/"+strconv.Itoa(i), child)
+			}
+		case object:
+			if values, ok := node["enum"].([]any); ok {
+				for where, others := range listed {
+					require.NotSubset(t, others, values, "%s and %s", where, at)
+					require.NotSubset(t, values, others, "%s and %s", where, at)
+				}
+				listed[at] = values
+			}
+			for name, child := range node {
+				check(at+"/"+name, child)
+			}
+		}
+	}
+	check("", doc)
+	require.Equal(t, []any{"active", "idle"}, listed["/components/schemas/Activity"])
+	require.Equal(t, []any{"away", "busy", "invisible"}, listed["/components/schemas/Availability"])
 }

@@ -4,6 +4,9 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi2"
@@ -46,8 +49,8 @@ func openAPI(swagger object) (object, error) {
 		shared[p.In+" "+p.Name] = "#/components/parameters/" + key
 	}
 	for path, item := range converted.Paths.Map() {
-		for _, operation := range item.Operations() {
-			finish(operation, strings.HasPrefix(path, "/v1/"), shared)
+		for method, operation := range item.Operations() {
+			finish(operation, method+" "+path, shared)
 		}
 	}
 	var doc, changes object
@@ -69,24 +72,79 @@ func remarshal(from, to any) error {
 	return json.Unmarshal(encoded, to)
 }
 
-// finish applies the rules that hold for all operations. They refer to the shared parameters, which are indexed by
-// place and name. Those of the API take optional credentials. Those, and any with an annotated error, refer to the
-// shared error response.
-func finish(operation *openapi3.Operation, isAPI bool, shared map[string]string) {
-	for i, p := range operation.Parameters {
-		if ref, ok := shared[p.Value.In+" "+p.Value.Name]; ok {
-			operation.Parameters[i] = &openapi3.ParameterRef{Ref: ref}
+// finish applies the rules that hold for all operations, which are named as "GET /path". They refer to the shared
+// parameters, which are indexed by place and name, and to the responses of errors. Those of the API take optional
+// credentials.
+func finish(operation *openapi3.Operation, name string, shared map[string]string) {
+	listed := operation.Parameters
+	operation.Parameters = nil
+	for _, p := range listed {
+		names := []string{p.Value.Name}
+		if names[0] == "as_of" { // where statuses are evaluated
+			names = append(names, "green", "yellow")
+		}
+		for _, name := range names {
+			if ref, ok := shared[p.Value.In+" "+name]; ok {
+				p = &openapi3.ParameterRef{Ref: ref, Value: p.Value}
+			}
+			operation.Parameters = append(operation.Parameters, p)
 		}
 	}
 	if body := operation.RequestBody; body != nil {
 		body.Value.Extensions = nil // for a conversion back to Swagger
 	}
-	if isAPI {
+	if strings.Contains(name, " /v1/") {
 		operation.Security = &openapi3.SecurityRequirements{{"bearer": {}}, {}}
 	}
-	if isAPI || operation.Responses.Default() != nil {
-		operation.Responses.Set("default", &openapi3.ResponseRef{Ref: "#/components/responses/Error"})
+	for tag, pattern := range tags {
+		if pattern.MatchString(name) {
+			operation.Tags = append(operation.Tags, tag)
+		}
 	}
+	for status, can := range failures(name) {
+		if can {
+			operation.Responses.Set(status, &openapi3.ResponseRef{Ref: "#/components/responses/" + responseOf(status)})
+		}
+	}
+}
+
+// tags are the groups of the operations.
+var tags = map[string]*regexp.Regexp{
+	"Recording":    regexp.MustCompile(`/(pings?|leaves?)$`),
+	"Reading":      regexp.MustCompile(`GET .*/({user}|dot[.]svg|devices|users|counts)$|/(lookup|changes)$`),
+	"Availability": regexp.MustCompile(`/availability$`),
+	"Contacts":     regexp.MustCompile(`/contacts$`),
+	"Calls":        regexp.MustCompile(`/calls\b`),
+	"Connecting":   regexp.MustCompile(`/connect(ions)?$`),
+	"Deleting":     regexp.MustCompile(`DELETE .*}$`),
+	"Namespaces":   regexp.MustCompile(`GET .*/(namespaces|{namespace})$`),
+	"Service":      regexp.MustCompile(`GET /\w+$`),
+}
+
+var (
+	conflicts = regexp.MustCompile(`/(pings?|leaves?|devices|changes|contacts|calls)\b|(PUT|DELETE) .*/availability$`)
+	erases    = regexp.MustCompile(`^DELETE .*(}|/connections)$`)
+)
+
+// failures reports which errors an operation can return: by statuses with a response of their own, and others. A test
+// in api compares them with the permissions of the routes and with the errors that the server returns.
+func failures(operation string) map[string]bool {
+	isAPI, connects := strings.Contains(operation, " /v1/"), strings.HasSuffix(operation, "/connect")
+	fails := isAPI || strings.HasSuffix(operation, "/readyz")
+	return map[string]bool{
+		"401": isAPI && !connects, "403": isAPI, "429": isAPI, "503": fails, "default": fails,
+		"404": strings.Contains(operation, "{namespace}") && !connects && !erases.MatchString(operation),
+		"409": conflicts.MatchString(operation),
+	}
+}
+
+// responseOf returns the name of the response of errors with a status.
+func responseOf(status string) string {
+	code, _ := strconv.Atoi(status)
+	if _, listed := failures("")[status]; !listed || code == 0 {
+		return "Error"
+	}
+	return strings.ReplaceAll(http.StatusText(code), " ", "") + "Error" // no name of a code in clients
 }
 
 // patch applies a JSON merge patch (RFC 7396): objects are merged, null removes, everything else replaces. Examples are
@@ -113,17 +171,23 @@ func patch(target, change any) any {
 	return merged
 }
 
-// errorExamples returns a patch that adds an example of each code to the error response.
+// errorExamples returns a patch that adds to the response of each status its schema and an example of each code.
 func errorExamples() object {
-	examples := object{}
+	examples, responses := map[string]object{}, object{}
 	for _, c := range problem.Types() {
-		examples[string(c.Code)] = object{
+		name := responseOf(strconv.Itoa(c.Status))
+		if examples[name] == nil {
+			examples[name] = object{}
+			responses[name] = object{"content": object{"application/problem+json": object{
+				"schema": object{"$ref": "#/components/schemas/Problem"}, "examples": examples[name],
+			}}}
+		}
+		examples[name][string(c.Code)] = object{
 			"summary": fmt.Sprint(c.Status, " ", c.Title), "description": c.Meaning + " " + c.Remedy, "value": object{
 				"type": "/docs/errors#" + string(c.Code), "title": c.Title, "status": c.Status, "code": c.Code,
 				"detail": c.Meaning, "request_id": "1wjm4ctkjpf5m",
 			},
 		}
 	}
-	content := object{"application/problem+json": object{"examples": examples}}
-	return object{"components": object{"responses": object{"Error": object{"content": content}}}}
+	return object{"components": object{"responses": responses}}
 }
