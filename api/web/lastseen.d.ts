@@ -3,7 +3,7 @@
 /** A status; `unknown` before the first response, and while the server or its store cannot be reached. */
 export type Status = 'green' | 'yellow' | 'grey' | 'unknown'
 
-/** What a user says; `null` for nothing. Of a user who is invisible, others see the same as of one who left. */
+/** The availability that a user has set. Others see an invisible user as one who left. */
 export type Availability = 'away' | 'busy'
 
 /**
@@ -32,15 +32,15 @@ export interface Presence {
   readonly inCall: boolean
 }
 
-/** What the user of this page says. */
-export interface Said {
+/** The availability of the user of this page; `null` for what is not set. */
+export interface OwnAvailability {
   readonly availability: Availability | 'invisible' | null
   readonly note: string | null
   readonly until: Date | null
 }
 
-/** What to say from now on, until an end: `for`, seconds or a text such as "45m", or `until`, or neither. */
-export interface Saying {
+/** A new availability, with an optional end: `for`, seconds or a text such as "45m", or `until`. */
+export interface NewAvailability {
   availability?: Availability | 'invisible' | null
   /** Up to 140 characters. */
   note?: string | null
@@ -48,7 +48,7 @@ export interface Saying {
   until?: Date | string
 }
 
-/** Somebody types for the user of this page. */
+/** Another user types for the user of this page. */
 export interface Typing {
   readonly user: string
   /** Where, as the sender names it. */
@@ -57,7 +57,7 @@ export interface Typing {
   readonly typing: boolean
 }
 
-/** The first two go on, the others are over. */
+/** Calls with the first two states are in progress, all others have ended. */
 export type CallState = 'ringing' | 'active' | 'ended' | 'rejected' | 'cancelled' | 'missed' | 'lost'
 
 /** A call of the user of this page, as the server's API describes it. */
@@ -80,11 +80,11 @@ export interface Call {
   readonly app: any
 }
 
-/** The events of a client: what its user says changed, a call of its user did, or somebody types for its user. */
+/** The events of a client: the availability of its user changed, a call of its user changed, or another user types. */
 export interface ClientEventMap {
-  self: CustomEvent<Said | undefined>
+  self: CustomEvent<OwnAvailability | undefined>
   /**
-   * A call of the user began, changed or is over, on any device. One that ended while the page had no connection has the
+   * A call of the user began, changed or ended, on any device. One that ended while the page had no connection has the
    * state `ended`, or `missed` if it rang until then.
    */
   call: CustomEvent<Call>
@@ -95,7 +95,7 @@ export interface Options {
   /** The server, such as `https://presence.example.com`. Default: the one that served lastseen.js. */
   url?: string
   namespace: string
-  /** The user whom this page keeps online. Without it, the page only watches. */
+  /** The user that this page keeps online. Without it, the page only watches. */
   user?: string
   /**
    * Returns an API key or a JWT. It is called for each connection or request, again before a JWT expires, and after a
@@ -131,21 +131,21 @@ export interface Client extends EventTarget {
   /** What is known of a user who is watched. */
   get(user: string): Presence
   /**
-   * What the user of this page says, with `invisible`, also if another page or server set it. Without a WebSocket, it is
-   * what the methods below returned. It is undefined while it is not known.
+   * The availability of the user of this page, also `invisible`, also if another page or server set it. Without a
+   * WebSocket, it is what the methods below returned. It is undefined while it is not known.
    */
-  readonly self: Said | undefined
+  readonly self: OwnAvailability | undefined
   /**
-   * The calls of the user of this page that go on, also those on other devices. They need a WebSocket; it is undefined
-   * while they are not known. Begin, accept and end calls with requests to the server's API.
+   * The calls in progress of the user of this page, also those on other devices. They need a WebSocket. It is undefined
+   * while they are not known. Start, accept and end calls with requests to the server's API.
    */
   readonly calls: readonly Call[] | undefined
-  /** Replaces what the user of this page says. The promise is rejected with an error that has `status` and `code`. */
-  setAvailability(saying: Saying): Promise<Said>
-  /** Ends what the user of this page says. */
-  clearAvailability(): Promise<Said>
-  /** Asks the server what the user of this page says. */
-  getAvailability(): Promise<Said>
+  /** Replaces the user's availability and note. The promise is rejected with an error that has `status` and `code`. */
+  setAvailability(availability: NewAvailability): Promise<OwnAvailability>
+  /** Removes the user's availability and note. */
+  clearAvailability(): Promise<OwnAvailability>
+  /** Requests the user's availability and note from the server. */
+  getAvailability(): Promise<OwnAvailability>
   /**
    * Lets up to 20 users know for 10 seconds that the user of this page types, and returns whether that was possible: it
    * needs a WebSocket. Call it at each input: it sends at most one message in 5 seconds.
@@ -154,15 +154,15 @@ export interface Client extends EventTarget {
   addEventListener<K extends keyof ClientEventMap>(
     type: K, listener: (event: ClientEventMap[K]) => void, options?: boolean | AddEventListenerOptions,
   ): void
-  /** Leaves, for a user who signs out, and stops keeping the user online. Watching goes on. */
+  /** Leaves, for a user who signs out, and stops keeping the user online. Watching continues. */
   leave(): Promise<void>
-  /** Stops everything, without a leave of its own. */
+  /** Stops everything, without sending a leave. */
   close(): void
 }
 
 /**
  * Returns the client of a namespace. The first call makes it; later ones, with other options, change it. There is one
- * client for each namespace and page, which `<presence-dot>` and `<presence-list>` use, too.
+ * client for each namespace and page, which `<presence-dot>` and `<presence-list>` also use.
  */
 export function connect(options: Options): Client
 
@@ -172,8 +172,8 @@ export interface SocketOptions extends Pick<Options, 'url' | 'namespace' | 'toke
   /** Called with each frame, such as `('welcome', {…})`. */
   onframe: (name: string, value: any, id?: string | number) => void
   /**
-   * Called when the connection ended or fell silent. If `invalid` is false, it broke with this close code: what was
-   * received holds, and the next connection can continue. Otherwise it does not hold any longer. The socket connects
+   * Called when the connection ended or stopped responding. If `invalid` is false, it broke with this close code: what
+   * was received is still valid, and the next connection can continue. Otherwise it is no longer valid. The socket connects
    * again by itself.
    */
   ondown?: (invalid: boolean, code?: number) => void
@@ -190,22 +190,23 @@ export class Socket {
 }
 
 /**
- * What elements say, by language: those of the `lang` of the element or of what is around it. `{ago}` in `seen` is the
- * time, such as "3 minutes ago". Pages can change these and add languages; at first, there is `en`, which has all words.
+ * The words of the elements, by language: that of the `lang` of the element, or of an element around it. `{ago}` in
+ * `seen` is the time, such as "3 minutes ago", and within the first minute `now`, or seconds in a language without it.
+ * Pages can change these and add languages. English, `en`, has all words, also for those that another language lacks.
  */
 export const texts: Record<string, Partial<Record<
-  'online' | 'seen' | 'offline' | 'unknown' | 'busy' | 'away' | 'idle' | 'call', string
+  'online' | 'seen' | 'offline' | 'unknown' | 'busy' | 'away' | 'idle' | 'call' | 'now', string
 >>>
 
 /**
- * `<presence-dot user="alice" namespace="chat">`, with the optional attributes `url` and `label`, the name to say. It
- * has the role `img`, a name such as "alice, busy: in a meeting", and one of the CSS states `:state(green)`,
- * `:state(yellow)`, `:state(red)`, `:state(grey)` and `:state(unknown)`. Custom properties: `--presence-size`,
+ * `<presence-dot user="alice" namespace="chat">`, with the optional attributes `url` and `label`, the name that is read
+ * aloud. It has the role `img`, a name such as "alice, busy: in a meeting", and one of the CSS states
+ * `:state(green)`, `:state(yellow)`, `:state(red)`, `:state(grey)` and `:state(unknown)`. Custom properties: `--presence-size`,
  * `--presence-green`, `--presence-yellow`, `--presence-red`, `--presence-grey` and `--presence-unknown`.
  */
 export interface PresenceDotElement extends HTMLElement {
   readonly presence: Presence
-  /** What it says after the name, such as "busy, last seen 3 minutes ago: in a meeting". */
+  /** The text after the name, such as "busy, last seen 3 minutes ago: in a meeting". */
   readonly text: string
 }
 
@@ -215,7 +216,7 @@ export interface PresenceDotElement extends HTMLElement {
  * `empty` is shown if there are no users.
  */
 export interface PresenceListElement extends HTMLElement {
-  /** Returns what to call a user. Default: the user's ID. */
+  /** Returns the name of a user. Default: the user's ID. */
   label: (user: string) => string
 }
 

@@ -78,7 +78,7 @@ func (s *scripted) talkative(t *testing.T) (users map[string]lastseen.Dot, spoke
 	users["grey-call"] = lastseen.GreyDot
 	s.pingedAgo(t, "hidden", time.Hour)
 	s.says(t, "hidden", lastseen.AvailabilityState{Availability: lastseen.Invisible, Note: "a secret"})
-	users["hidden"], spoken["hidden"] = lastseen.GreyDot, "last seen now"
+	users["hidden"], spoken["hidden"] = lastseen.GreyDot, "last seen just now"
 	return users, spoken
 }
 
@@ -132,7 +132,7 @@ func TestDotsFollowAvailability(t *testing.T) {
 	s.caller(t).act("alice-bob", "bob", lastseen.End)
 	b.Do(t, untilSpoken("alice, idle"))
 	s.says(t, "alice", lastseen.AvailabilityState{Availability: lastseen.Invisible})
-	b.Do(t, untilSpoken("alice, last seen now"))
+	b.Do(t, untilSpoken("alice, last seen just now"))
 	require.Equal(t, "red null,red <i>now</i>,green null,yellow null,red null,yellow null,grey null", shown(t, b))
 }
 

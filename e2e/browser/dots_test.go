@@ -78,7 +78,7 @@ func TestDotsSpeak(t *testing.T) {
 		`<presence-dot user="nobody"></presence-dot><presence-dot></presence-dot>`, "")
 	want := []string{
 		"alice, online", "bob, last seen 3 minutes ago", "Carol {ago} $&, last seen 2 hours ago",
-		"dave, last seen now", "zoe, offline", "nobody, status unknown", "status unknown",
+		"dave, last seen just now", "zoe, offline", "nobody, status unknown", "status unknown",
 	}
 	b.Do(t, untilSpoken(want...))
 	require.Equal(t, want, testbrowser.Evaluate[[]string](t, b,
@@ -91,14 +91,35 @@ func TestDotsSpeakLanguages(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, `<div lang="de-AT">`+s.dot("alice")+s.dot("bob")+s.dot("carol", `lang="pt-BR"`)+`</div><div>`+
+	s.load(t, b, `<div lang="de-AT">`+s.dot("alice")+s.dot("bob")+s.dot("carol", `lang="pt-BR"`)+s.dot("dave")+`</div><div>`+
 		s.dot("bob", `lang="fr"`)+s.dot("bob", `lang="x_y"`)+s.dot("bob", `lang=""`)+`</div>`, `
 		const { texts } = await import(url + "/lastseen.js")
-		texts.de = { online: "ist da", seen: "war {ago} da", offline: "ist nicht da", unknown: "unbekannt" }
+		texts.de = { online: "ist da", seen: "war {ago} da", offline: "ist nicht da", now: "gerade" }
 		texts["pt-BR"] = { ...texts.en, seen: "visto {ago}" }`)
-	b.Do(t, untilSpoken("alice, ist da", "bob, war vor 3 Minuten da", "carol, visto há 2 horas",
+	b.Do(t, untilSpoken("alice, ist da", "bob, war vor 3 Minuten da", "carol, visto há 2 horas", "dave, war gerade da",
 		"bob, last seen il y a 3 minutes", "bob, last seen 3 minutes ago", "bob, last seen 3 minutes ago"))
 	require.Empty(t, s.complaints(b))
+}
+
+// TestDotsOfAUserWhoLeft: the words for a user who left are in the past, after a minute with the time, in a language
+// without a word for the first minute at once. In an outage they are those of an unknown status.
+func TestDotsOfAUserWhoLeft(t *testing.T) {
+	s := newScripted(t, scriptOptions{now: aDayAgo()})
+	s.pingedAgo(t, "dave", 30*time.Second)
+	s.leaves(t, "dave")
+	b := testbrowser.Open(t, s.pages)
+	s.load(t, b, s.dot("dave")+s.dot("dave", `lang="fr"`), quickly+`
+		const { texts } = await import(url + "/lastseen.js")
+		texts.fr = { seen: "vu {ago}" }
+		window.said = []
+		new MutationObserver(() => said.push(document.querySelector("presence-dot").text)).observe(
+			document.querySelector("presence-dot").shadowRoot, { subtree: true, childList: true, characterData: true })`)
+	b.Do(t, until(`document.querySelector("presence-dot").text === "last seen just now"`),
+		until(`/^vu il y a \d+ secondes?$/.test(document.querySelector("[lang=fr]").text)`),
+		s.pass(time.Minute), untilSpoken("dave, last seen 1 minute ago", "dave, vu il y a 1 minute"))
+	s.answerUnavailable()
+	b.Do(t, until("(passed += 300_000, true)"), untilSpoken("dave, status unknown", "dave, status unknown"))
+	require.NotContains(t, testbrowser.Evaluate[[]string](t, b, "said"), "last seen now")
 }
 
 // TestDotsGrowOld: the words of a dot follow the time, by the server's clock, although the page's is wrong by years.

@@ -59,10 +59,10 @@ func TestListShows(t *testing.T) {
 	s.pingedAgo(t, "<b>eve</b>", 200*time.Minute)
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, s.list(), "")
-	b.Do(t, untilRows("dave: last seen now", "alice: online", "bob: last seen 3 minutes ago",
+	b.Do(t, untilRows("dave: last seen just now", "alice: online", "bob: last seen 3 minutes ago",
 		"carol: last seen 2 hours ago", "<b>eve</b>: last seen 3 hours ago"))
 	require.Equal(t, []string{
-		"dave, last seen now", "alice, online", "bob, last seen 3 minutes ago", "carol, last seen 2 hours ago",
+		"dave, last seen just now", "alice, online", "bob, last seen 3 minutes ago", "carol, last seen 2 hours ago",
 		"<b>eve</b>, last seen 3 hours ago",
 	}, spoken(t, b, "image"))
 	require.Len(t, spoken(t, b, "list"), 1)
@@ -144,7 +144,7 @@ func TestListChanges(t *testing.T) {
 	s.crowd(t)
 	b := testbrowser.Open(t, s.pages)
 	s.load(t, b, s.list(`status="grey"`), `window.list = document.querySelector("presence-list")`)
-	b.Do(t, untilRows("dave: last seen now", "carol: last seen 2 hours ago"),
+	b.Do(t, untilRows("dave: last seen just now", "carol: last seen 2 hours ago"),
 		until(`list.setAttribute("status", "green") ?? true`), untilRows("alice: online"),
 		until(`list.setAttribute("namespace", "empty") ?? true`), untilRows(),
 		until(slot("empty")+`.assignedElements()[0].checkVisibility()`),

@@ -140,6 +140,6 @@ func TestDotsGuideSignsIn(t *testing.T) {
 	const list = `document.querySelector("presence-list").shadowRoot.textContent`
 	b.Do(t, chromedp.Reload(), until(list+`.includes("alice")`), until("(client.leave(), true)"),
 		until(`document.getElementById("alice").textContent.startsWith("last seen ")`),
-		until(`document.getElementById("german").text == "zuletzt gesehen jetzt"`))
+		until(`document.getElementById("german").text == "zuletzt gesehen gerade eben"`))
 	require.Empty(t, site.complaints(b))
 }

@@ -4,8 +4,8 @@ function callOf({ from_device, to_device, created_at, accepted_at, ended_at, exp
   return { ...rest, fromDevice: from_device, toDevice: to_device, createdAt, acceptedAt, endedAt, expiresAt }
 }
 
-// OwnCalls are the calls of the user of this page that go on. It calls changed(call) for each that changes, for the last
-// time when it is over.
+// OwnCalls are the calls in progress of the user of this page. It calls changed(call) for each that changes, for the
+// last time when it has ended.
 class OwnCalls {
   current // undefined while they are not known
   #lost // those of before, meanwhile
@@ -14,7 +14,7 @@ class OwnCalls {
 
   constructor(changed) { this.#changed = changed }
 
-  // receive takes all calls that go on; undefined if they are not known any longer.
+  // receive takes all calls in progress; undefined if they are no longer known.
   receive(calls) {
     const old = this.current ?? this.#lost ?? []
     this.#lost = undefined
@@ -28,7 +28,7 @@ class OwnCalls {
     else this.current = undefined
   }
 
-  // lose makes the calls unknown until the next receive, which reports those that are over by then.
+  // lose makes the calls unknown until the next receive, which reports those that ended in between.
   lose() { [this.#lost, this.current] = [this.current ?? this.#lost, undefined] }
 
   update(sent) {

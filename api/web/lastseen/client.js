@@ -13,7 +13,7 @@ function connect(options) {
   return client
 }
 
-// isUser says whether a user ID is valid: a single one that is not would make the server refuse all.
+// isUser returns whether a user ID is valid: because of a single invalid one, the server would refuse all.
 const isUser = user => /^(?!\.\.?$)[^\p{Cc}\p{Cs}]+$/u.test(user) && new TextEncoder().encode(user).length <= 256
 
 // Client joins the parts: a pinger for the user of this page, and for the users that it watches the tabs' leader, which
@@ -32,7 +32,7 @@ class Client extends EventTarget {
   #polls = false // the connection cannot watch
   #scheduled
   #clock // checks every second what time has changed, while the page watches
-  #said = new OwnSaid(() => this.#serverTime(), said => this.#dispatch('self', said))
+  #own = new OwnAvailability(() => this.#serverTime(), own => this.#dispatch('self', own))
   #calls = new OwnCalls(call => this.#dispatch('call', call))
   #typing = new Typing(typing => this.#dispatch('typing', typing))
 
@@ -49,7 +49,7 @@ class Client extends EventTarget {
 
   get namespace() { return this.options.namespace }
   get user() { return this.options.user }
-  get self() { return this.#said.current }
+  get self() { return this.#own.current }
   get calls() { return this.#calls.current }
   get interval() { return Math.max(5000, this.options.interval ?? 30_000) }
 
@@ -83,21 +83,22 @@ class Client extends EventTarget {
   #dispatch(type, detail) { this.dispatchEvent(new CustomEvent(type, { detail })) }
 
   getAvailability() { return this.#availability('GET') }
-  setAvailability(said) { return this.#availability('PUT', said) }
+  setAvailability(wanted) { return this.#availability('PUT', wanted) }
   clearAvailability() { return this.#availability('DELETE') }
 
   async #availability(method, body) {
     const { user } = this
     if (!user) throw new Error('There is no user. Pass one to connect().')
-    const receive = this.#said.ask()
+    const receive = this.#own.ask()
     const response = await this.request(`/users/${encodeURIComponent(user)}/availability`, { method, body })
-    const said = response.status === 204 ? {} : await response.json()
-    if (said.until && !this.states.knowsTime) await this.#askTime(user)
-    if (this.user === user) receive(said)
-    return saidAt(said, this.#serverTime())
+    const own = response.status === 204 ? {} : await response.json()
+    if (own.until && !this.states.knowsTime) await this.#askTime(user)
+    if (this.user === user) receive(own)
+    return availabilityAt(own, this.#serverTime())
   }
 
-  // #askTime asks for the time by the server's clock. A page that may not know it shows no ends of what its user says.
+  // #askTime asks for the time by the server's clock. Without it, a page shows no end of its
+  // user's availability.
   async #askTime(user) {
     try {
       const { as_of: asOf } = await (await this.request(`/users/${encodeURIComponent(user)}`)).json()
@@ -125,7 +126,7 @@ class Client extends EventTarget {
   }
 
   #forgetUser() {
-    this.#said.forget()
+    this.#own.forget()
     this.#calls.receive()
     this.#typing.clear()
   }
@@ -161,7 +162,9 @@ class Client extends EventTarget {
 
   #start() {
     this.#polls = this.options.transport === 'http'
-    this.#connection = this.#polls ? undefined : new Connection(this, { said: this.#said, calls: this.#calls, typing: this.#typing })
+    this.#connection = this.#polls ? undefined : new Connection(this, {
+      availability: this.#own, calls: this.#calls, typing: this.#typing,
+    })
     this.#poller = new Poller(this)
     this.#leader = new Leader(this, `lastseen 1 ${this.#key} ${this.user ?? ''} `)
     this.#pinger = new Pinger(this, this.#connection)
@@ -198,7 +201,7 @@ class Client extends EventTarget {
   // receive takes facts from the tab that leads.
   receive(facts) { this.states.receive(facts) }
 
-  // found takes facts from the server, which are for nobody if another tab leads now.
+  // found takes facts from the server. They are ignored if another tab leads now.
   found(facts) {
     if (!this.#wanted) return
     this.#leader.share(facts)

@@ -11,14 +11,14 @@ const retryInterval = 300_000 // milliseconds until what is not supported is tri
 //                            tries again by itself
 //   onrefused(problem)       the server refuses the page
 //
-// What the connection receives for the user of the page itself goes to own: said, calls and typing.
+// What the connection receives for the user of the page itself goes to own: availability, calls and typing.
 class Connection {
   #client
   #own
   #socket
   #worked = false // whether there was a connection, by this socket or an earlier one
   #pinger // of the user to keep online
-  #saidIdle // what the last hello said
+  #sentIdle // what the last hello had
   #wanted = new Set() // users to watch
   #known = new Set() // users watched, up to the cursor
   #resumed = new Set() // users known up to the cursor, to be watched again on this connection
@@ -34,8 +34,8 @@ class Connection {
 
   constructor(client, own) { [this.#client, this.#own] = [client, own] }
 
-  // keepOnline keeps the client's user online until it is called without a pinger. The pinger has idle and activity(). Its
-  // method overHTTP is called with true if the pinger has to do it, and with false if it does not have to any longer.
+  // keepOnline keeps the client's user online until it is called without a pinger. The pinger has idle and activity().
+  // Its method overHTTP is called with true if the pinger has to do it, and with false if it no longer has to.
   keepOnline(pinger) {
     this.#pinger = pinger
     this.#disconnect() // since the hello is another one
@@ -54,15 +54,15 @@ class Connection {
     this.#apply()
   }
 
-  // reportIdle reports whether the person uses the page, as the pinger says.
+  // reportIdle reports whether the person uses the page.
   reportIdle() {
     if (this.#pinger) this.#socket?.send({ activity: { idle: this.#pinger.idle } })
   }
 
-  // typing tells users that the user types, and returns whether it was sent.
+  // typing sends users that the user types, and returns whether it was sent.
   typing(typing) { return !!this.#pinger && !!this.#socket?.send({ typing }) }
 
-  // leave says goodbye for the user, and returns whether the server has confirmed it.
+  // leave sends a leave of the user, and returns whether the server has confirmed it.
   async leave() {
     return this.#socket?.send({ leave: {}, id: 0 }) && new Promise(resolve => { this.#confirm = resolve })
   }
@@ -93,7 +93,7 @@ class Connection {
       hello: () => {
         if (!this.#pinger) return
         const activity = this.#pinger.activity()
-        this.#saidIdle = activity.idle
+        this.#sentIdle = activity.idle
         return { user: options.user, device: { id: device, kind: 'web' }, activity, grace_ms: options.grace }
       },
       onframe: (...frame) => this.#receive(...frame),
@@ -131,13 +131,13 @@ class Connection {
   }
 
   #receive(name, value, id) {
-    const { said, calls, typing } = this.#own
+    const { availability, calls, typing } = this.#own
     if (name === 'welcome') this.#welcome()
     if (id === 0) this.#confirm?.(name === 'ok')
-    if (name === 'self') said.receive(value)
+    if (name === 'self') availability.receive(value)
     if (name === 'typing') typing.receive(value)
     if (name === 'call') calls.update(value)
-    if (value.self) said.receive(value.self) // of the welcome
+    if (value.self) availability.receive(value.self) // of the welcome
     if (value.calls) calls.receive(value.calls) // the same
     if (value.users) this.#client.onusers(value.users, value.as_of)
     if (id === 1 && !value.more) this.#answered(value)
@@ -155,7 +155,7 @@ class Connection {
     this.#pending = undefined
     if (this.#overHTTP) this.#pinger?.overHTTP(false)
     this.#overHTTP = false
-    if (this.#pinger?.idle !== this.#saidIdle) this.reportIdle()
+    if (this.#pinger?.idle !== this.#sentIdle) this.reportIdle()
     this.#send()
   }
 

@@ -33,35 +33,36 @@ svg { display: block; fill: currentColor; fill-rule: evenodd }
 @media (prefers-reduced-motion: no-preference) { :host { transition: color .3s } }
 @media (forced-colors: active) { svg { color: CanvasText; forced-color-adjust: none } }`)
 
-// texts has what the elements say, by language. Pages can change these, and add languages.
+// texts has the words of the elements, by language. Pages can change these, and add languages.
 const texts = {
   en: {
     online: 'online', seen: 'last seen {ago}', offline: 'offline', unknown: 'status unknown',
-    busy: 'busy', away: 'away', idle: 'idle', call: 'in a call',
+    busy: 'busy', away: 'away', idle: 'idle', call: 'in a call', now: 'just now',
   },
 }
 
 const formats = {}
 
-// ago returns how long ago something was, in the largest unit of which at least one has passed.
-function ago(ms, locale) {
-  const units = { year: 31536e6, month: 2592e6, day: 864e5, hour: 36e5, minute: 6e4 }
-  const unit = Object.keys(units).find(unit => ms >= units[unit])
-  const numeric = unit ? 'always' : 'auto' // which says "now" for 0 seconds
-  const format = formats[locale + numeric] ??= new Intl.RelativeTimeFormat(locale, { numeric })
-  return format.format(unit ? -Math.floor(ms / units[unit]) : 0, unit ?? 'second')
+// ago returns how long ago something was, in the largest unit of which at least one has passed. Within the first minute
+// it returns the word now, or seconds if the language has no such word.
+function ago(ms, locale, now) {
+  if (now && ms < 6e4) return now
+  const units = { year: 31536e6, month: 2592e6, day: 864e5, hour: 36e5, minute: 6e4, second: 1000 }
+  const unit = Object.keys(units).find(unit => ms >= units[unit]) ?? 'second'
+  const format = formats[locale] ??= new Intl.RelativeTimeFormat(locale)
+  return format.format(-Math.floor(Math.max(ms, 0) / units[unit]), unit)
 }
 
-// textOf returns what an element says of a presence at a time by the server's clock. It is in English unless the page
+// textOf returns the words for a presence at a time by the server's clock. It is in English unless the page
 // names another language that is well-formed. Words that a language does not have are in English.
 function textOf(element, { status, lastSeen, availability, idleSince, inCall, note }, now) {
   let locale
   try { locale = new Intl.Locale(element.closest('[lang]').lang) } catch { locale = new Intl.Locale('en') }
-  const words = { ...texts.en, ...texts[locale] ?? texts[locale.language] }
+  const own = texts[locale] ?? texts[locale.language] ?? texts.en, words = { ...texts.en, ...own }
   if (status === 'unknown') return words.unknown
-  const said = status !== 'grey' && words[inCall ? 'call' : availability ?? (idleSince && 'idle')]
-  const measured = lastSeen ? words.seen.replace('{ago}', () => ago(now - lastSeen, locale)) : words.offline
-  const text = status === 'green' ? said || words.online : [said, measured].filter(Boolean).join(', ')
+  const activity = status !== 'grey' && words[inCall ? 'call' : availability ?? (idleSince && 'idle')]
+  const measured = lastSeen ? words.seen.replace('{ago}', () => ago(now - lastSeen, locale, own.now)) : words.offline
+  const text = status === 'green' ? activity || words.online : [activity, measured].filter(Boolean).join(', ')
   return note ? `${text}: ${note}` : text
 }
 
@@ -93,7 +94,7 @@ class PresenceDot extends PresenceElement {
   static observedAttributes = ['user', 'namespace', 'url', 'label', 'lang']
   #internals = this.attachInternals()
   #path
-  #title // what people see who point at the dot
+  #title // the tooltip
   #watched
   #client
   #stop
@@ -124,7 +125,7 @@ class PresenceDot extends PresenceElement {
     this.#client = watched ? clientOf(namespace, url) : undefined
     if (!watched) this.#show(nothingKnown(user))
     this.#stop = this.#client?.watch(user, presence => this.#show(presence))
-    stop?.() // after the other, so that a client that both have goes on
+    stop?.() // after the other, so that a client that both have continues
   }
 
   #show(presence) {
@@ -158,14 +159,14 @@ function make(name, attributes, ...children) {
   return element
 }
 
-// writeRow repeats what the dot of a row says.
+// writeRow repeats the text of the dot of a row.
 function writeRow({ firstChild, lastChild }) { lastChild.textContent = firstChild.text }
 
 const maxRows = 1000 // that a server returns at once
 
 // PresenceList asks for the users of a namespace once an interval, and follows everyone in between. It keeps only the
-// users that it shows: who comes takes the place of the last one. Once one goes whose place another user should take, it
-// asks again. The rows stay while the server cannot be reached, since their dots then say that nothing is known.
+// users that it shows: a new one replaces the last one. Once one goes that another user should replace, it asks again.
+// The rows stay while the server cannot be reached, since their dots then show unknown.
 class PresenceList extends PresenceElement {
   static observedAttributes = ['namespace', 'url', 'status', 'limit']
   #list = make('ul', { role: 'list' })
@@ -182,7 +183,7 @@ class PresenceList extends PresenceElement {
   #socket
   #due = () => false
 
-  // label returns what to call a user.
+  // label returns the name of a user.
   label = user => user
 
   constructor() {
@@ -297,7 +298,7 @@ class PresenceList extends PresenceElement {
     this.#write()
   }
 
-  // #row returns a new row. Only its dot is read out, since it says everything.
+  // #row returns a new row. Only its dot is read out, since it has all words.
   #row(user) {
     const label = this.label(user), attributes = { user, label, namespace: this.getAttribute('namespace') }
     if (this.hasAttribute('url')) attributes.url = this.getAttribute('url')
@@ -306,7 +307,8 @@ class PresenceList extends PresenceElement {
     return make('li', { part: 'row' }, make('presence-dot', attributes), name, text)
   }
 
-  // #write updates what the list says, in its language. Without a row, that nobody is there must be known.
+  // #write updates the texts of the list, in its language. Without rows, the list shows that there are no users only if
+  // that is known.
   #write() {
     const none = this.#rows.size === 0
     this.#list.lang = this.closest('[lang]')?.lang ?? ''

@@ -4,7 +4,7 @@ const randomID = () => [...crypto.getRandomValues(new Uint32Array(3))].map(n => 
 // Pinger keeps the user of a client online: over the connection, if that is not undefined and a WebSocket is available,
 // else by pings. The client has options, device and onrefused(problem).
 class Pinger {
-  idle = false // whether nobody uses the page
+  idle = false // whether the page is hidden or was not used for some time
   #client
   #connection
   #events // aborted when the pinger stops; undefined unless it runs
@@ -14,7 +14,7 @@ class Pinger {
   #body // of pings and leaves: the device, unless the namespace has none
   #token // of the last ping
   #input // the time since the page was used
-  #idleTime // the time since nobody uses it
+  #idleTime // the time since it is idle
   #idling // prevents the next look at it
   #backoff = new Backoff()
 
@@ -33,18 +33,18 @@ class Pinger {
       addEventListener(type, use, { signal, capture: true })
     }
     document.addEventListener('visibilitychange', () => this.#use(), { signal })
-    addEventListener('pagehide', event => event.persisted || this.#goodbye(), { signal })
+    addEventListener('pagehide', event => event.persisted || this.#leaveLater(), { signal })
     this.#use()
     if (this.#connection) this.#connection.keepOnline(this)
     else this.overHTTP(true)
   }
 
-  // activity returns what a hello says about the use of the page.
+  // activity returns the activity of the page for a hello.
   activity() {
     return this.idle ? { idle: true, idle_ms: Math.min(Math.round(this.#idleTime()), 604_800_000) } : { idle: false }
   }
 
-  // stop stops without a goodbye.
+  // stop stops without a leave.
   stop() {
     this.#events?.abort()
     this.#events = undefined
@@ -53,7 +53,7 @@ class Pinger {
     this.#connection?.keepOnline()
   }
 
-  // leave says goodbye and stops.
+  // leave sends a leave and stops.
   async leave() {
     const confirmed = !this.#pings && await this.#connection?.leave()
     this.stop()
@@ -110,9 +110,9 @@ class Pinger {
     this.#pingAfter(this.#backoff.next(retryAfter))
   }
 
-  // #goodbye says goodbye for a page that closes. It waits at the server, for a page that is only loaded again. The
+  // #leaveLater sends a leave for a page that closes. It waits at the server, for a page that is only loaded again. The
   // token is in the body, since the browser would have to ask before it sends a header to another origin.
-  #goodbye() {
+  #leaveLater() {
     const { device } = this.#body
     const { options } = this.#client
     if (!this.#pinged || !device) return

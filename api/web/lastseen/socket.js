@@ -18,7 +18,7 @@ class Socket {
   #silence // prevents the end by silence
   #renewing // prevents the renewal of the token
   #limit = 30_000 // milliseconds without a frame
-  #least // milliseconds to wait before the next attempt, if the last frame said so
+  #least // milliseconds to wait before the next attempt, if the last frame asked for it
   #renew = false // the last connection ended because of its token
   #backoff = new Backoff()
   #events = new AbortController()
@@ -67,7 +67,7 @@ class Socket {
     this.#waiting = undefined
     hangUp(this.#next)
     const attempt = this.#next = {}
-    if (!this.#silence) this.#heard()
+    if (!this.#silence) this.#received()
     try {
       const token = await this.#token(this.#renew)
       if (this.#next === attempt) this.#open(token)
@@ -91,12 +91,12 @@ class Socket {
     socket.onclose = event => has() && this.#ended(socket, event)
   }
 
-  // #heard begins to wait for the next frame.
-  #heard() {
+  // #received begins to wait for the next frame.
+  #received() {
     this.#silence?.()
     this.#silence = later(this.#limit, () => {
       this.#drop(true)
-      this.#heard()
+      this.#received()
       this.#failed(true)
     })
   }
@@ -112,9 +112,9 @@ class Socket {
     if (name === 'welcome') this.#welcome(socket, value)
     if (name === 'bye') this.#connectAfter(value.reconnect_after_ms)
     this.#least = value.retry_after_ms
-    // Timers are late in hidden pages. Somebody's typing ends, too.
+    // Timers are late in hidden pages. Frames about typing also have an end.
     if (name !== 'typing' && value.expires_in_ms >= 0) this.#renewAfter(value.expires_in_ms / 2)
-    this.#heard()
+    this.#received()
     if (socket === this.#current) this.#options.onframe(name, value, id)
   }
 

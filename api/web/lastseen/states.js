@@ -13,18 +13,18 @@ function dotOf(status, availability, idle, inCall) {
 
 const dateOf = text => text ? new Date(text) : null
 
-// saidAt returns what a user says, as the API sends it, at a time: nothing from the end on.
-function saidAt({ availability = null, note = null, until }, now) {
+// availabilityAt returns the availability of a user, as the API sends it, at a time: nulls from its end on.
+function availabilityAt({ availability = null, note = null, until }, now) {
   until = dateOf(until)
   return until && until <= now ? { availability: null, note: null, until: null } : { availability, note, until }
 }
 
 // presenceOf returns what a page shows of a user whom the server describes, at a time.
 function presenceOf({ user, status, lastSeen, left, availability_until, idle_since, in_call, ...rest }, now) {
-  const { until, ...said } = saidAt({ ...rest, until: availability_until }, now)
+  const { until, ...own } = availabilityAt({ ...rest, until: availability_until }, now)
   const inCall = !!in_call, idleSince = dateOf(idle_since)
-  const dot = dotOf(status, said.availability, idleSince, inCall)
-  return { user, status, dot, lastSeen, left, ...said, availabilityUntil: until, idleSince, inCall }
+  const dot = dotOf(status, own.availability, idleSince, inCall)
+  return { user, status, dot, lastSeen, left, ...own, availabilityUntil: until, idleSince, inCall }
 }
 
 const nothingKnown = user => presenceOf({ user, status: 'unknown', lastSeen: null, left: false }, 0)

@@ -1,5 +1,6 @@
-// OwnSaid is what the user of this page says. It calls changed(said) when that changes, also when it ends by itself.
-class OwnSaid {
+// OwnAvailability is the availability of the user of this page. It calls changed(availability) when that changes, also
+// when it ends by itself.
+class OwnAvailability {
   current // undefined while it is not known
   #now
   #changed
@@ -36,16 +37,16 @@ class OwnSaid {
   #check() {
     this.#timer?.()
     const now = this.#now(), old = this.current
-    const said = this.current = this.#sent && saidAt(this.#sent, now)
-    if (said?.until) this.#timer = later(Math.min(said.until - now, 5000), () => this.#check())
-    if (!old !== !said || said && !sameFields(old, said)) this.#changed(said)
+    const own = this.current = this.#sent && availabilityAt(this.#sent, now)
+    if (own?.until) this.#timer = later(Math.min(own.until - now, 5000), () => this.#check())
+    if (!old !== !own || own && !sameFields(old, own)) this.#changed(own)
   }
 }
 
 const typingPause = 5000 // milliseconds between two frames about the same typing, which ends after 10 seconds
 
-// Typing is who types for the user of this page. It calls changed({ user, in, typing }) with true for each frame, and
-// with false at the end.
+// Typing has the users that type for the user of this page. It calls changed({ user, in, typing }) with true for
+// each frame, and with false at the end.
 class Typing {
   #changed
   #ends = new Map() // by user and place
