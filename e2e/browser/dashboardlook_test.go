@@ -92,11 +92,11 @@ func TestDashboardByKeyboard(t *testing.T) {
 		require.Equal(t, "solid", testbrowser.Evaluate[string](t, b, "getComputedStyle(document.activeElement).outlineStyle"), name)
 		walked = append(walked, name)
 	}
-	require.Len(t, walked, 22, "%q", walked)
-	require.Regexp(t, `^chat \d+s ago$`, walked[5])
-	walked[5] = "chat"
+	require.Len(t, walked, 23, "%q", walked)
+	require.Regexp(t, `^chat \d+s ago$`, walked[6])
+	walked[6] = "chat"
 	require.Equal(t, []string{
-		"lastseen", "API docs", "Errors", "Open by name", "Open", "chat", "with grey", "green", "yellow", "grey",
+		"lastseen", "Guides", "API docs", "Errors", "Open by name", "Open", "chat", "with grey", "green", "yellow", "grey",
 		"User", "Find", "Ping as", "Leave", "alice", "Pause",
 		"Recently seen", "Copy: Recently seen", "Counts", "Copy: Counts", "Changes", "Copy: Changes",
 	}, walked)
