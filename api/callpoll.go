@@ -76,7 +76,7 @@ const callsPause = 5 * time.Second
 
 // callsResponse is the response about the calls of a user.
 type callsResponse struct {
-	// The ongoing call, if there is one. Before it, once, the call that the cursor was for, if that is over now.
+	// The ongoing call, if there is one. Before it, once, the call that the cursor was for, if that has ended.
 	Calls []callResponse `json:"calls"`
 	// Pass it as `cursor` to get what changes after this response.
 	Cursor string `json:"cursor"`

@@ -153,7 +153,7 @@ func (s *server) endCall(c echo.Context, _ request.Query) error {
 
 // @ID keepCallAlive
 // @Summary Keep a call alive
-// @Description Says that the party still takes part in the call. An active call is lost if nothing is received from a party for
+// @Description Keeps the call alive for one of its parties. An active call is lost if nothing is received from a party for
 // @Description the namespace's `green_ms`, so send this each `ping_interval_ms` unless the device has a WebSocket, which
 // @Description does the same. `app` replaces that of the call, for example by more ICE candidates: ten times at once, and then
 // @Description twice a second; more are 429 `rate_limited`. If the call has ended, the
