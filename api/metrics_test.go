@@ -51,6 +51,9 @@ func TestRequestMetrics(t *testing.T) {
 	w.Fails(problem.InvalidParameter, "GET", "/chat//x/y", "")
 	w.Fails(problem.NotFound, "BREW", "/chat/coffee/1", "")
 	w.SendTo("GET", "/docs", "")
+	w.SendTo("GET", "/guides/faq", "")
+	w.SendTo("GET", "/guides/concepts", "")
+	w.SendTo("GET", "/guides/nothing", "").Is(t, http.StatusNotFound)
 	var many []string
 	for i := range kit.MaxHeaderLines + 1 {
 		many = append(many, fmt.Sprintf("X-%d: y", i))
@@ -65,7 +68,7 @@ func TestRequestMetrics(t *testing.T) {
 		"GET," + user + ",2xx": 1, "HEAD," + user + ",2xx": 1, "GET," + user + ",4xx": 1,
 		"other," + user + ",4xx": 1, "OPTIONS," + user + ",2xx": 1,
 		"POST,/v1/namespaces/:namespace/pings,2xx": 1,
-		"GET,/docs,3xx": 1, docs: 1,
+		"GET,/docs,3xx": 1, docs: 1, "GET,/guides/*,2xx": 2, "GET,/guides/*,4xx": 1,
 		"GET,other,4xx": 2, "other,other,4xx": 1,
 	}, total)
 	durations := map[string]float64{}
@@ -74,7 +77,7 @@ func TestRequestMetrics(t *testing.T) {
 	}
 	require.Equal(t, durations, kit.Samples(t, registry, "lastseen_http_request_duration_seconds"))
 	require.Equal(t, map[string]float64{
-		"invalid_time": 1, "invalid_user": 1, "method_not_allowed": 1, "invalid_parameter": 1, "not_found": 1,
+		"invalid_time": 1, "invalid_user": 1, "method_not_allowed": 1, "invalid_parameter": 1, "not_found": 2,
 		"too_many_headers": 1,
 	}, kit.Samples(t, registry, "lastseen_http_errors_total"))
 	require.Empty(t, kit.Samples(t, registry, "lastseen_http_requests_in_progress"))

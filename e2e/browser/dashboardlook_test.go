@@ -96,8 +96,8 @@ func TestDashboardByKeyboard(t *testing.T) {
 	require.Regexp(t, `^chat \d+s ago$`, walked[6])
 	walked[6] = "chat"
 	require.Equal(t, []string{
-		"lastseen", "Guides", "API docs", "Errors", "Open by name", "Open", "chat", "with grey", "green", "yellow", "grey",
-		"User", "Find", "Ping as", "Leave", "alice", "Pause",
+		"lastseen", "Guides", "API docs", "Errors", "Open by name", "Open", "chat", "with grey", "green", "yellow",
+		"grey", "User", "Find", "Ping as", "Leave", "alice", "Pause",
 		"Recently seen", "Copy: Recently seen", "Counts", "Copy: Counts", "Changes", "Copy: Changes",
 	}, walked)
 
