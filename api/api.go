@@ -32,7 +32,6 @@ import (
 	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/live/subscription"
-	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
@@ -147,7 +146,7 @@ func NewShared(c Config) *Shared {
 	s := &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), redials: limit.NewRedials(), load: load,
 		outages: telemetry.NewOutages(c.Logger, c.Now), origins: telemetry.NewHourly(c.Logger),
-		pseudonyms: pseudonyms(crand.Text()), pages: web.New(problem.Types(), lastseen.OpenAPI(c.Version.Version)),
+		pseudonyms: pseudonyms(crand.Text()), pages: web.New(lastseen.OpenAPI(c.Version.Version)),
 		audience: audience.NewShared(),
 	}
 	s.Hub = session.New(session.Options{

@@ -196,6 +196,7 @@ func isDeep(path string, q request.Query) bool {
 func (s *server) pageRoutes() []route {
 	routes := []route{
 		{http.MethodGet, "/docs", guard.Public, redirectTo("docs/"), nil},
+		{http.MethodGet, "/docs/errors", guard.Public, redirectTo("../guides/errors"), nil}, // types of problems
 		{http.MethodGet, "/guides", guard.Public, redirectTo("guides/"), nil},
 		{http.MethodGet, "/guides/*", guard.Public, s.guide, nil}, // one route, for metrics
 	}

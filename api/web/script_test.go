@@ -15,7 +15,7 @@ const maxScript = 10 << 10
 
 func served(t *testing.T, path string) page {
 	t.Helper()
-	p, err := New(nil, nil)[path]()
+	p, err := New(nil)[path]()
 	require.NoError(t, err)
 	return p
 }
@@ -38,8 +38,8 @@ func TestScriptIsOneModule(t *testing.T) {
 	require.Regexp(t, `export\{[^}]*\};\s*$`, code)
 }
 
-// TestEmbeddedFilesAreServed checks that the binary carries no file that nobody can get. The guides are made of
-// templates.
+// TestEmbeddedFilesAreServed checks that the binary carries no file that nobody can get. The guides are made of a
+// template.
 func TestEmbeddedFilesAreServed(t *testing.T) {
 	t.Parallel()
 	var contents []string
@@ -48,7 +48,7 @@ func TestEmbeddedFilesAreServed(t *testing.T) {
 	}
 	require.NoError(t, fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		require.NoError(t, err)
-		if entry.IsDir() || name == "errors.html" || name == "guide.html" {
+		if entry.IsDir() || name == "guide.html" {
 			return nil
 		}
 		content, err := files.ReadFile(name)

@@ -1,5 +1,5 @@
-// Package web serves the pages for people: the dashboard, the API documentation in Swagger UI, the guide to errors, the
-// guides in docs and the OpenAPI document. It also serves lastseen.js, a script for web pages of any origin. A page
+// Package web serves the pages for people: the dashboard, the API documentation in Swagger UI, the guides in docs and the
+// OpenAPI document. It also serves lastseen.js, a script for web pages of any origin. A page
 // does not change while the server runs.
 package web
 
@@ -10,7 +10,6 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"io"
 	"io/fs"
 	"maps"
@@ -55,9 +54,8 @@ type page struct {
 	plain, gzipped []byte // gzipped is nil if the page is small
 }
 
-// New returns the pages. The codes are the data of the guide to errors, and openAPI is the OpenAPI document. Each page
-// is prepared at its first request.
-func New(codes any, openAPI []byte) Pages {
+// New returns the pages, of which openAPI is the OpenAPI document. Each page is prepared at its first request.
+func New(openAPI []byte) Pages {
 	p := Pages{}
 	p.add("/", html, file(files, "dashboard.html"))
 	p.add("/dashboard/dashboard.css", css, file(files, "dashboard/dashboard.css"))
@@ -72,8 +70,6 @@ func New(codes any, openAPI []byte) Pages {
 	p.add("/docs/", html, file(files, "docs.html"))
 	p.add("/docs/docs.js", javaScript, file(files, "docs.js"))
 	p.add("/docs/docs.css", css, file(files, "docs.css"))
-	p.add("/docs/errors", html, func() ([]byte, error) { return errorGuide(codes) })
-	p.add("/docs/errors.css", css, file(files, "errors.css"))
 	p.add("/docs/favicon.svg", svg, file(files, "favicon.svg"))
 	p.add("/docs/swagger-ui.css", css, file(static.FS, "swagger-ui.css.gz"))
 	p.add("/docs/swagger-ui-bundle.js", javaScript, file(static.FS, "swagger-ui-bundle.js.gz"))
@@ -92,7 +88,7 @@ func file(fsys fs.FS, name string) func() ([]byte, error) {
 }
 
 // Paths returns the paths of all pages.
-func Paths() []string { return slices.Sorted(maps.Keys(New(nil, nil))) }
+func Paths() []string { return slices.Sorted(maps.Keys(New(nil))) }
 
 // Serve responds with the page at a path, compressed if asked, or with 304 if the client has it.
 func (p Pages) Serve(w http.ResponseWriter, r *http.Request, path string, compressed bool) error {
@@ -169,15 +165,4 @@ func asJSON(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(document)
-}
-
-// errorGuide returns the page to which the type of each error points.
-func errorGuide(codes any) ([]byte, error) {
-	guide, err := template.ParseFS(files, "errors.html")
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	err = guide.Execute(&b, codes)
-	return b.Bytes(), err
 }

@@ -70,7 +70,7 @@ func TestRebindingInBrowser(t *testing.T) {
 	s.Call(t, http.MethodPost, "/v1/namespaces/chat/users/alice/ping", "")
 	rebound := strings.Replace(s.URL, "127.0.0.1", testbrowser.ReboundHost, 1)
 	b := testbrowser.Open(t, rebound)
-	b.Do(t, chromedp.Navigate(rebound+"/docs/errors"),
+	b.Do(t, chromedp.Navigate(rebound+"/guides/errors"),
 		until(`location.hostname == "rebound.example" && document.title`))
 	for _, request := range []string{
 		`"/v1/namespaces/chat?confirm=chat", {method: "DELETE"}`, `"/v1/namespaces/chat/users/alice"`,
@@ -84,7 +84,7 @@ func TestRebindingInBrowser(t *testing.T) {
 
 	allowing := testserver.Start(t, "--allowed-hosts", "*.example")
 	b = testbrowser.Open(t, rebound)
-	b.Do(t, chromedp.Navigate(strings.Replace(allowing.URL, "127.0.0.1", "rebound.example", 1)+"/docs/errors"),
+	b.Do(t, chromedp.Navigate(strings.Replace(allowing.URL, "127.0.0.1", "rebound.example", 1)+"/guides/errors"),
 		until(`location.hostname == "rebound.example" && document.title`))
 	require.Equal(t, "200", fetched(t, b,
 		`fetch("/v1/namespaces/chat/users/alice/ping", {method: "POST"}).then(r => "" + r.status)`))

@@ -121,16 +121,16 @@ func TestErrorGuideInBrowser(t *testing.T) {
 	t.Parallel()
 	s := testserver.Start(t)
 	b := testbrowser.Open(t, s.URL)
-	b.Do(t, chromedp.Navigate(s.URL+"/docs/errors"),
+	b.Do(t, chromedp.EmulateViewport(1300, 800), chromedp.Navigate(s.URL+"/docs/errors"),
 		chromedp.Click(chromedp.CSS(`nav a[href="#internal"]`)), until(`location.hash == "#internal"`))
-	inView := `(box => box.top >= 0 && box.bottom <= innerHeight)(document.querySelector(":target h2").getBoundingClientRect())`
+	inView := `(box => box.top >= 0 && box.bottom <= innerHeight)(document.querySelector(":target").getBoundingClientRect())`
 	b.Do(t, until(inView))
-	require.Equal(t, "internal", testbrowser.Evaluate[string](t, b, `document.querySelector(":target h2").innerText`))
+	require.Equal(t, "internal", testbrowser.Evaluate[string](t, b, `document.querySelector(":target").innerText`))
 
 	status, problem := s.Call(t, http.MethodPost, "/v1/namespaces/chat/users/alice/ping", `{"at":1795176000000}`)
 	require.Equal(t, http.StatusBadRequest, status)
 	b.Do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(s.URL+problem["type"].(string)), until(inView))
-	require.Equal(t, problem["code"], testbrowser.Evaluate[string](t, b, `document.querySelector(":target h2").innerText`))
+	require.Equal(t, problem["code"], testbrowser.Evaluate[string](t, b, `document.querySelector(":target").innerText`))
 	require.NotEmpty(t, testbrowser.Evaluate[string](t, b, `getComputedStyle(document.querySelector(":target")).borderRadius`))
 	require.Empty(t, b.Seen())
 }

@@ -294,7 +294,7 @@ func TestDotImageInBrowser(t *testing.T) {
 	s := testserver.Start(t)
 	b := testbrowser.Open(t, s.URL)
 	const image = "/v1/namespaces/chat/users/%3C%2Ftitle%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E/dot.svg?size=24"
-	b.Do(t, chromedp.Navigate(s.URL+"/docs/errors"), until(fmt.Sprintf(
+	b.Do(t, chromedp.Navigate(s.URL+"/guides/errors"), until(fmt.Sprintf(
 		`(window.image ??= Object.assign(new Image(), { src: %q })).complete`, image)))
 	require.Equal(t, []int{24, 24}, testbrowser.Evaluate[[]int](t, b, "[image.naturalWidth, image.naturalHeight]"))
 	b.Do(t, chromedp.Navigate(s.URL+image))

@@ -48,8 +48,7 @@ func TestGuidesAndReferenceLink(t *testing.T) {
 		{"../guides/", "/guides/"},
 		{"errors", "/guides/errors"},
 		{"../docs/", "/docs/"},
-		{"errors", "/docs/errors"},
-		{"../guides/", "/guides/"},
+		{"../guides/errors", "/guides/errors"},
 		{"../", "/"},
 	} {
 		b.Do(t, until(`document.querySelector('a[href="`+step[0]+`"]')`),
