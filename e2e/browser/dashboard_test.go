@@ -26,7 +26,7 @@ func TestDashboardFollowsAUser(t *testing.T) {
 	s := testserver.Start(t, "--green", "4s", "--yellow", "8s", "--ping-interval", "2s")
 	b := openDashboard(t, s.URL, "")
 	b.Do(t, says("#connection", "Live"), showsCounts("0", "0", "0"),
-		says("#people-note", "No user was seen here yet."),
+		says("#people-note", "No users yet."),
 		until(recordStatuses), typeInto("#user", "alice"), clickOn(`#find [value="ping"]`),
 		lists("alice", "green", "online now"),
 		says("#notice", "alice: ping recorded, now green."),
@@ -113,7 +113,7 @@ func TestDashboardWithAnInvalidLink(t *testing.T) {
 	b := openDashboard(t, s.URL, "#namespace=.chat")
 	const sections = `[...document.querySelectorAll("main > :not(#banner)")].filter(e => e.checkVisibility()).length`
 	for _, link := range []string{"#namespace=.chat", "#namespace=chat&user=.."} {
-		b.Do(t, until(fmt.Sprintf("(location.hash = %q, true)", link)), says("#banner", "not"),
+		b.Do(t, until(fmt.Sprintf("(location.hash = %q, true)", link)), says("#banner", "Invalid"),
 			until(sections+" === 0"))
 		require.Empty(t, textOf(t, b, "#connection"))
 		require.Zero(t, testbrowser.Evaluate[int](t, b, `document.querySelectorAll("#users > li").length`))

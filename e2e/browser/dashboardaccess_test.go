@@ -77,8 +77,9 @@ func TestDashboardExplainsPermissions(t *testing.T) {
 	s := startWithKeys(t)
 	b := openDashboard(t, s.URL, "#namespace=chat")
 	b.Do(t, signIn(writeKey),
-		says("#namespaces-note", "This key cannot list namespaces. Open one by name."),
-		says("#people-note", "You cannot list users here."),
+		says("#namespaces-note", "You cannot list namespaces. Open one by name."),
+		says("#people-note", "You cannot list users here."), says("#connection", "Not updated"),
+		says("#feed-note", "You cannot follow changes here."),
 		showsCounts("unknown", "unknown", "unknown"),
 		typeInto("#user", "alice"), clickOn(`#find [value="ping"]`),
 		says("#notice", "alice: ping recorded."), clickOn("#signout"))
@@ -87,7 +88,7 @@ func TestDashboardExplainsPermissions(t *testing.T) {
 	b.Do(t, until(`document.activeElement.id === "key"`), signIn(bob), lists("alice", "green", "online now"),
 		clickIn("alice", ".row button"),
 		until(`document.querySelector(".details").innerText.includes("You cannot see the devices of this user.")`),
-		says(".availability p", "You cannot see or set what this user says."),
+		says(".availability p", "You cannot see or set the availability of this user."),
 		clickIn("alice", ".actions button"),
 		says("#notice", "Not allowed. A token speaks for its own user only."),
 		typeInto("#user", "bob"), clickOn(`#find [value="ping"]`), lists("bob", "green", "online now"))

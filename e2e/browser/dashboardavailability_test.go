@@ -17,7 +17,7 @@ func putAvailability(t *testing.T, s *testserver.Server, body string) {
 }
 
 // said is what the row of alice shows beside the name.
-func said() string { return rowOf("alice") + `?.querySelector(".said").textContent` }
+func said() string { return rowOf("alice") + `?.querySelector(".about").textContent` }
 
 // aliceHasDot waits until the row of alice has a dot.
 func aliceHasDot(dot string) step {
@@ -35,11 +35,11 @@ func TestDashboardShowsAvailability(t *testing.T) {
 	putAvailability(t, s, `{"availability":"busy","note":"<b>meeting</b>"}`)
 	b.Do(t, aliceHasDot("red"), until(said()+` == "busy · “<b>meeting</b>”"`),
 		until(`document.querySelector("#changes .mark").matches(".red")`), says("#changes li", "alice"))
-	require.Contains(t, textOf(t, b, "#changes li"), "turned green, says busy, “<b>meeting</b>”")
+	require.Contains(t, textOf(t, b, "#changes li"), "is green, is busy, note “<b>meeting</b>”")
 	putAvailability(t, s, `{"availability":"away"}`)
-	b.Do(t, aliceHasDot("yellow"), says("#changes li", "says away"))
+	b.Do(t, aliceHasDot("yellow"), says("#changes li", "is away"))
 	putAvailability(t, s, `{"availability":null}`)
-	b.Do(t, aliceHasDot("green"), says("#changes li", "says nothing"))
+	b.Do(t, aliceHasDot("green"), says("#changes li", "availability ended"))
 	s.Post(t, alice+"/ping", `{"device":{"id":"phone"},"activity":"idle"}`)
 	b.Do(t, aliceHasDot("yellow"), until(said()+` == "idle"`), says("#changes li", "is idle"))
 	s.Post(t, alice+"/ping", `{"device":{"id":"phone"}}`)
@@ -50,7 +50,7 @@ func TestDashboardShowsAvailability(t *testing.T) {
 	b.Do(t, aliceHasDot("red"), until(said()+` == "in a call"`), says("#changes li", "is in a call"),
 		until(`document.querySelector("#changes .mark").matches(".red")`))
 	s.Post(t, path+"/end", `{"user":"bob"}`)
-	b.Do(t, aliceHasDot("green"), until(said()+` == ""`), says("#changes li", "is not in a call"))
+	b.Do(t, aliceHasDot("green"), until(said()+` == ""`), says("#changes li", "is no longer in a call"))
 	require.Empty(t, b.Seen())
 }
 
@@ -61,25 +61,25 @@ func TestDashboardSetsAvailability(t *testing.T) {
 	s := testserver.Start(t)
 	s.Post(t, alice+"/ping", "")
 	b := openDashboard(t, s.URL, "#namespace=chat&user=alice")
-	const field = `document.querySelector(".saying [aria-label='%s']")`
+	const field = `document.querySelector(".setting [aria-label='%s']")`
 	enter := func(label, value string) step {
 		return until(fmt.Sprintf(`(element => {
 			element.value = %q
 			return element.dispatchEvent(new Event("input", { bubbles: true }))
 		})(`+field+`)`, value, label))
 	}
-	b.Do(t, says(".availability p", "Says nothing about themselves."), enter("What the user says", "busy"),
+	b.Do(t, says(".availability p", "Availability: not set."), enter("Availability", "busy"),
 		enter("Note", "in a <b>meeting</b>"), enter("How long", "1h"))
 	s.Post(t, alice+"/ping", `{"device":{"id":"phone"}}`)
 	b.Do(t, until(`document.querySelector("#users tbody")?.innerText.includes("phone")`))
-	require.Equal(t, "busy", testbrowser.Evaluate[string](t, b, fmt.Sprintf(field, "What the user says")+".value"))
-	b.Do(t, clickOn(".saying button"), aliceHasDot("red"),
-		says(".availability p", "Says busy, “in a <b>meeting</b>” until "), says("#notice", "alice: recorded."))
-	requireFits(t, b, "what a user says")
-	b.Do(t, enter("What the user says", "invisible"), enter("Note", ""), enter("How long", ""),
-		clickOn(".saying button"), aliceHasDot("grey"), says(".availability p", "Says invisible."))
+	require.Equal(t, "busy", testbrowser.Evaluate[string](t, b, fmt.Sprintf(field, "Availability")+".value"))
+	b.Do(t, clickOn(".setting button"), aliceHasDot("red"),
+		says(".availability p", "Availability: busy, note “in a <b>meeting</b>”, until "), says("#notice", "alice: availability recorded."))
+	requireFits(t, b, "the form")
+	b.Do(t, enter("Availability", "invisible"), enter("Note", ""), enter("How long", ""),
+		clickOn(".setting button"), aliceHasDot("grey"), says(".availability p", "Availability: invisible."))
 	require.Equal(t, "busy · “in a <b>meeting</b>”", testbrowser.Evaluate[string](t, b, said()), "as of a user who left")
-	b.Do(t, enter("What the user says", ""), clickOn(".saying button"), says(".availability p", "Says nothing"))
+	b.Do(t, enter("Availability", ""), clickOn(".setting button"), says(".availability p", "Availability: not set."))
 	require.Empty(t, b.Seen())
 }
 
@@ -90,7 +90,7 @@ func TestDashboardExplainsAvailability(t *testing.T) {
 		"anonymous-read: [chat]\nkeys: {full: {hash: %q, scopes: [ping, read], namespaces: ['*']}}\n", testserver.HashOf(fullKey))))
 	b := openDashboard(t, s.URL, "#namespace=chat")
 	b.Do(t, says("#connection", "Live"), until(`(location.hash += "&user=alice", true)`),
-		lists("alice", "grey", "never seen"), says(".availability p", "You cannot see or set what this user says."))
-	require.True(t, testbrowser.Evaluate[bool](t, b, `document.querySelector(".saying").hidden`))
+		lists("alice", "grey", "never seen"), says(".availability p", "You cannot see or set the availability of this user."))
+	require.True(t, testbrowser.Evaluate[bool](t, b, `document.querySelector(".setting").hidden`))
 	require.True(t, testbrowser.Evaluate[bool](t, b, `document.getElementById("signin").hidden`))
 }

@@ -23,43 +23,48 @@ func TestDashboardAfterARestart(t *testing.T) {
 	s := testserver.Start(t, "--store", data)
 	s.Post(t, alice+"/ping", "")
 	b := openDashboard(t, s.URL, "")
-	b.Do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"))
+	b.Do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"), clickIn("alice", ".row button"),
+		says(".details", "No devices."), says(".availability p", "Availability: not set."))
 	require.Zero(t, s.Terminate(t))
-	b.Do(t, says("#connection", "Polling"),
-		says("#banner", "The server does not respond."),
-		showsCounts("unknown", "unknown", "unknown"))
+	b.Do(t, says("#connection", "Outage"), says("#banner", "The server cannot be reached."),
+		says("#banner", "All other data on this page is from before the outage."),
+		says("#feed-note", "Newer changes are missing during the outage."), showsCounts("unknown", "unknown", "unknown"),
+		says(".details", "The server cannot be reached."), says(".availability p", "The server cannot be reached."))
 	require.NotContains(t, textOf(t, b, "#users"), "grey")
 
 	s = testserver.Start(t, "--store", data, "--listen", strings.TrimPrefix(s.URL, "http://"))
 	s.Post(t, "/v1/namespaces/chat/users/bob/ping", "")
 	b.Do(t, lists("bob", "green", "online now"), lists("alice", "green", "online now"), showsCounts("2", "0", "0"),
-		says("#connection", "Live"),
+		says("#connection", "Live"), until(`document.getElementById("feed-note").hidden`),
+		until(rowOf("alice")+`.querySelector(".details").innerText.includes("No devices.")`),
+		says(".availability p", "Availability: not set."),
 		until(`document.getElementById("banner").hidden`))
 	require.Empty(t, mistakes(b))
 }
 
-// TestDashboardWithoutStore checks that nobody is shown as grey while Redis is away: all is unknown.
+// TestDashboardWithoutStore checks that nobody is shown as grey while Redis is away, also who left before: all is unknown.
 func TestDashboardWithoutStore(t *testing.T) {
 	t.Parallel()
 	redis := redistest.StartProcess(t)
 	s := testserver.Start(t, "--store", redis.URL())
+	s.Post(t, "/v1/namespaces/chat/users/bob/leave", "")
 	s.Post(t, alice+"/ping", "")
 	b := testbrowser.Open(t, s.URL)
 	withPageClock(t, b)
 	b.Do(t, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(s.URL), lists("alice", "green", "online now"),
-		showsCounts("1", "0", "0"), until(recordStatuses))
+		lists("bob", "grey", "left "), showsCounts("1", "0", "1"), until(recordStatuses))
 	redis.Stop(t)
 	b.Do(t, until("(passed += 20_000, true)"),
-		says("#banner", "unknown is not offline"),
+		says("#banner", "unknown is not offline"), says("#connection", "Outage"),
 		showsCounts("unknown", "unknown", "unknown"), until("(passed += 40_000, true)"),
-		lists("alice", "unknown", "status unknown"))
+		lists("alice", "unknown", "status unknown"), lists("bob", "unknown", "status unknown"))
 	redis.Start(t)
 	b.Do(t, until(`document.getElementById("banner").hidden`))
 	require.Eventually(t, func() bool { // on a busy machine, the first pings take too long
 		status, _ := s.Call(t, http.MethodPost, alice+"/ping", "")
 		return status == http.StatusOK
 	}, time.Minute, 100*time.Millisecond)
-	b.Do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"))
+	b.Do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "1"))
 	require.NotContains(t, testbrowser.Evaluate[string](t, b, "statuses.join()"), "grey")
 	require.Empty(t, mistakes(b))
 }
@@ -68,12 +73,12 @@ func TestDashboardWithoutStore(t *testing.T) {
 func TestDashboardOfNobody(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	b := openDashboard(t, s.server.URL, "#namespace=chat")
-	b.Do(t, says("#people-note", "No user was seen here yet."), says("#connection", "Live"))
+	b.Do(t, says("#people-note", "No users yet."), says("#connection", "Live"))
 	s.answerUnavailable()
 	s.cut()
 	b.Do(t, says("#people-note", "Status unknown."))
 	s.setAnswer(nil)
-	b.Do(t, says("#people-note", "No user was seen here yet."))
+	b.Do(t, says("#people-note", "No users yet."))
 	s.pingedAgo(t, "alice", 0)
 	b.Do(t, lists("alice", "green", "online now"), until(`document.getElementById("people-note").hidden`))
 	require.Empty(t, mistakes(b))

@@ -16,7 +16,7 @@ func TestDashboardChangesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := testserver.Start(t)
 	b := openDashboard(t, s.URL, "#namespace=chat")
-	b.Do(t, says("#connection", "Live"), says("#feed-note", "Waiting for the first change."))
+	b.Do(t, says("#connection", "Live"), says("#feed-note", "No changes yet."))
 	var pings []string
 	for i := range 150 {
 		pings = append(pings, fmt.Sprintf(`{"user":"user-%d"}`, i))

@@ -40,7 +40,7 @@ export async function call(key, resource, { method = 'GET', query, body, signal 
     if (response.ok) return response.status === 204 ? {} : await response.json()
   } catch (error) {
     if (signal?.aborted) throw error
-    throw new Problem(0, { detail: 'The server does not respond.' })
+    throw new Problem(0, { detail: 'The server cannot be reached.' })
   }
   const problem = await response.json().catch(() => ({}))
   throw new Problem(response.status, problem ?? {}, Number(response.headers.get('Retry-After')) || 0)

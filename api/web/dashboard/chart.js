@@ -57,7 +57,7 @@ export class Chart {
   // describe returns the chart in words.
   #describe() {
     const known = this.#samples.filter(({ counts }) => counts)
-    if (known.length === 0) return 'Users by status over time: nothing is known yet.'
+    if (known.length === 0) return 'Users by status over time: no data yet.'
     const parts = layers.map(layer => {
       const values = known.map(({ counts }) => counts[layer])
       const last = this.#samples.at(-1).counts

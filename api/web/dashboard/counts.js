@@ -4,7 +4,7 @@ import { span } from './times.js'
 
 const number = new Intl.NumberFormat('en')
 
-// Counts shows how many users have each status. It is the legend of the chart, too.
+// Counts shows how many users have each status. It is also the legend of the chart.
 export class Counts {
   #rows = ['green', 'yellow', 'grey'].map(status => {
     const value = make('dd', { 'data-count': status }), meaning = make('dd', { class: 'quiet' })
@@ -26,7 +26,8 @@ export class Counts {
 
   // explain shows what the statuses mean in a namespace.
   explain({ green_ms, yellow_ms }) {
-    const meanings = [`seen in the last ${span(green_ms)}`, `seen in the last ${span(yellow_ms)}`, 'before, or left']
+    const [green, yellow] = [span(green_ms), span(yellow_ms)]
+    const meanings = [`seen in the last ${green}`, `seen ${green} to ${yellow} ago`, `not seen for ${yellow}, or left`]
     this.#rows.forEach(({ meaning }, i) => say(meaning, meanings[i]))
   }
 }

@@ -12,7 +12,7 @@ export function showCommands(signedIn, namespace, { user, query }) {
     ['Devices', command([], ['users', user, 'devices'])],
     ['Ping', command(['-X POST'], ['users', user, 'ping'])],
     ['Leave', command(['-X POST'], ['users', user, 'leave'])],
-    ['Say busy', command([`-X PUT -d '{"availability":"busy","for":"1h"}'`], ['users', user, 'availability'])],
+    ['Set busy', command([`-X PUT -d '{"availability":"busy","for":"1h"}'`], ['users', user, 'availability'])],
   ] : [
     ['Recently seen', command([], ['users'], query)],
     ['Counts', command([], ['counts'])],

@@ -9,6 +9,7 @@ const remembered = 1000 // users
 export class Feed {
   #namespace
   #last = new Map() // the last presences by user, to see what changed
+  #why = '' // newer changes are missing
   #waiting = [] // rows that arrived while the list is paused
 
   constructor(namespace) {
@@ -40,14 +41,14 @@ export class Feed {
     while (rows.length > most) rows[rows.length - 1].remove()
     const waiting = this.#waiting.length
     say(find('pause'), !this.paused ? 'Pause' : waiting ? `Resume (${waiting === most ? '99+' : waiting})` : 'Resume')
-    if (rows.length > 0) this.note('')
+    this.note(this.#why)
   }
 
-  // wait shows that there were no changes yet.
-  wait() { this.note(find('changes').children.length > 0 ? '' : 'Waiting for the first change.') }
-
-  // note says why there are no changes.
-  note(text) { say(find('feed-note'), text) }
+  // note shows why newer changes are missing; '' if none are.
+  note(why) {
+    this.#why = why
+    say(find('feed-note'), why || (find('changes').children.length > 0 ? '' : 'No changes yet.'))
+  }
 
   #row(presence) {
     const { user, status } = presence
@@ -67,13 +68,15 @@ export class Feed {
 // describe returns what changed in words. Without the presence before, that can be anything.
 function describe(presence, before) {
   const { last_seen, left, status, activity, in_call } = presence
-  const said = says(presence), measured = left ? 'left' : `turned ${status}`
-  if (last_seen === null) return said || before?.last_seen === null ? `says ${said || 'nothing'}` : 'was deleted'
-  if (!before) return said ? `${measured}, says ${said}` : measured
+  const own = availabilityOf(presence), measured = left ? 'left' : `turned ${status}`
+  const changed = own || 'availability ended'
+  if (last_seen === null) return own || before?.last_seen === null ? changed : 'was deleted'
+  if (!before) return own ? `${left ? 'left' : `is ${status}`}, ${changed}` : measured
   if (before.status !== status || before.left !== left) return measured
-  if (says(before) !== said) return `says ${said || 'nothing'}`
-  if (before.in_call !== in_call) return in_call ? 'is in a call' : 'is not in a call'
+  if (availabilityOf(before) !== own) return changed
+  if (before.in_call !== in_call) return in_call ? 'is in a call' : 'is no longer in a call'
   return before.activity === activity ? measured : activity ? 'is idle' : 'is active'
 }
 
-const says = ({ availability, note }) => [availability, note && `“${note}”`].filter(Boolean).join(', ')
+const availabilityOf = ({ availability, note }) =>
+  [availability && `is ${availability}`, note && `note “${note}”`].filter(Boolean).join(', ')

@@ -29,13 +29,11 @@ export class Namespaces {
       this.forbidden = false
       this.#show(namespaces)
       find('namespaces-more').hidden = !next_cursor || this.#limit === 1000
-      say(find('namespaces-note'), namespaces.length > 0 ? '' : 'None yet: a namespace exists from its first ping on.')
+      say(find('namespaces-note'), namespaces.length > 0 ? '' : 'No namespaces yet. The first ping in one creates it.')
       return namespaces
     } catch (error) {
       this.forbidden = error.status === 403
-      if (this.forbidden) {
-        say(find('namespaces-note'), 'This key cannot list namespaces. Open one by name.')
-      }
+      if (this.forbidden) say(find('namespaces-note'), 'You cannot list namespaces. Open one by name.')
       throw error
     }
   }

@@ -6,12 +6,12 @@ import { noteTime } from './times.js'
 
 const pageSize = 25
 
-// People lists users by when they were last seen, page by page, or one user who was looked for.
+// People lists users by when they were last seen, page by page, or shows one user.
 export class People {
   #view
   #rows = new Map()
   #route // statuses and user
-  #opens = false // the user who was looked for is to be opened, once
+  #opens = false // the one user is to be opened, once
   #cursor // of this page; none for the first, which alone follows what changes
   #next
   #number = 1
@@ -35,7 +35,7 @@ export class People {
   go(route) {
     this.#route = route
     this.#opens = Boolean(route.user)
-    say(find('found').firstElementChild, route.user ? 'One user.' : '')
+    say(find('found').firstElementChild, route.user ? 'Showing one user.' : '')
     find('found').hidden = !route.user
     find('filter').disabled = Boolean(route.user)
     for (const box of find('filter').elements) {
@@ -100,14 +100,17 @@ export class People {
 
   #empty() {
     return this.#route.status.length > 0
-      ? 'No user has one of these statuses.'
-      : 'No user was seen here yet. Enter a name and choose “Ping as” to see one.'
+      ? 'No users with these statuses.'
+      : 'No users yet. Enter a user ID and choose “Send ping” to add one.'
   }
 
-  // doubt says that nothing is known now. The rows stay; their dots say unknown by themselves.
-  doubt() { if (this.#rows.size === 0) say(find('people-note'), 'Status unknown.') }
+  // doubt shows that nothing is known now. The rows stay, and their dots turn unknown by themselves.
+  doubt() {
+    if (this.#rows.size === 0) say(find('people-note'), 'Status unknown.')
+    for (const row of this.#rows.values()) row.refresh()
+  }
 
-  // fail says why the list is missing.
+  // fail shows why the list is missing.
   #fail(error) {
     if (error.outage || error.status === 429) return
     this.#show([])

@@ -23,10 +23,11 @@ export function link({ namespace, status = [], user }) {
 // wrong returns why a namespace or user is not valid, and nothing if they are.
 export function wrong({ namespace, user }) {
   if (!validNamespace.test(namespace)) {
-    return 'A namespace is 1 to 64 of A–Z a–z 0–9 . _ - and does not start with a dot.'
+    return 'Invalid namespace: use 1 to 64 of A–Z a–z 0–9 . _ - and no dot at the start.'
   }
   if (user === undefined) return ''
   const bytes = new TextEncoder().encode(user).length
   const valid = bytes <= 256 && !/[\p{Cc}\u2028-\u202e\u2066-\u2069]/u.test(user) && user !== '.' && user !== '..'
-  return valid ? '' : 'A user is 1 to 256 bytes without control characters, line breaks and bidirectional overrides; . and .. are not valid.'
+  return valid ? '' : 'Invalid user ID: use 1 to 256 bytes without control characters, line breaks or ' +
+    'bidirectional overrides. The IDs . and .. are not valid.'
 }

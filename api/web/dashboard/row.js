@@ -5,12 +5,12 @@ import { ago, exact, now, span } from './times.js'
 
 let rows = 0 // for IDs
 
-// Row is a user in the list: the dot, the name, what the user says, when the user was last seen and, once opened, the
+// Row is a user in the list: the dot, the name, the availability, when the user was last seen and, once opened, the
 // devices.
 export class Row {
   #view
   #presence
-  #said = make('span', { class: 'said' })
+  #about = make('span', { class: 'about' })
   #time = make('time')
   #details
   #availability
@@ -27,7 +27,7 @@ export class Row {
     }, make('bdi', {}, user))
     const dot = make('presence-dot', { user, namespace: view.namespace })
     this.element = make('li', { 'data-user': user },
-      make('div', { class: 'row' }, dot, this.#button, this.#said, this.#time), this.#details)
+      make('div', { class: 'row' }, dot, this.#button, this.#about, this.#time), this.#details)
     this.#unwatch = view.client.watch(user, presence => {
       this.#presence = presence
       this.tick()
@@ -47,8 +47,8 @@ export class Row {
     const act = action => () => this.#view.act(action, this.user)
     this.#availability = new Availability(this.#view, this.user)
     this.#details.replaceChildren(devices, this.#availability.element, make('p', { class: 'actions' },
-      make('button', { type: 'button', onclick: act('ping') }, 'Ping as ', make('bdi', {}, this.user)),
-      make('button', { type: 'button', onclick: act('leave') }, 'Leave')))
+      make('button', { type: 'button', onclick: act('ping') }, 'Send ping as ', make('bdi', {}, this.user)),
+      make('button', { type: 'button', onclick: act('leave') }, 'Send leave')))
     this.refresh()
   }
 
@@ -63,20 +63,15 @@ export class Row {
   // tick updates the relative times.
   tick() {
     const { status, lastSeen, left } = this.#presence
-    say(this.#said, details(this.#presence))
+    say(this.#about, details(this.#presence))
     this.element.dataset.status = status
     say(this.#time, describe(status, lastSeen, left))
-    if (lastSeen && status !== 'unknown') {
-      this.#time.dateTime = lastSeen.toISOString()
-      this.#time.title = exact(lastSeen)
-    } else {
-      this.#time.removeAttribute('datetime')
-      this.#time.removeAttribute('title')
-    }
+    this.#time.dateTime = lastSeen?.toISOString() ?? ''
+    this.#time.title = lastSeen ? exact(lastSeen) : ''
   }
 }
 
-// details is whether a user is in a call, what the user says, and for how long the user has been idle.
+// details returns whether a user is in a call, the availability, and for how long the user has been idle.
 function details({ availability, idleSince, inCall, note }) {
   const minutes = Math.floor((now() - idleSince) / 60_000)
   const idle = idleSince && (minutes > 0 ? `idle for ${span(60_000 * minutes)}` : 'idle')
@@ -84,10 +79,8 @@ function details({ availability, idleSince, inCall, note }) {
 }
 
 function describe(status, lastSeen, left) {
-  switch (true) {
-    case status === 'unknown': return 'status unknown'
-    case status === 'green': return 'online now'
-    case lastSeen === null: return 'never seen'
-    default: return left ? `left ${ago(lastSeen)}` : ago(lastSeen)
-  }
+  if (status === 'unknown') return 'status unknown'
+  if (status === 'green') return 'online now'
+  if (lastSeen === null) return 'never seen'
+  return left ? `left ${ago(lastSeen)}` : ago(lastSeen)
 }

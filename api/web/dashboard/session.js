@@ -33,18 +33,14 @@ export class Session {
 
   // refused asks for a key, since the server does not accept this one, or requires one.
   refused() {
-    this.#ask(this.#key
-      ? 'The server refused the key or token: it is wrong, was removed, or has expired. Sign in again.'
-      : 'This server requires an API key or a JWT.')
+    if (find('signin').hidden) {
+      say(find('signin-reason'), this.#key
+        ? 'The server refused the key or token: it is invalid, was removed, or has expired. Sign in again.'
+        : 'This server requires an API key or a JWT.')
+      find('signin').hidden = false
+      find('key').focus()
+    }
     this.#set(undefined)
-  }
-
-  // ask shows the form.
-  #ask(reason) {
-    if (!find('signin').hidden) return
-    say(find('signin-reason'), reason)
-    find('signin').hidden = false
-    find('key').focus()
   }
 
   async #signIn(key) {

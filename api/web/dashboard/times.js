@@ -4,14 +4,15 @@ const units = [['day', 86_400], ['hour', 3600], ['minute', 60], ['second', 1]]
 
 let ahead = 0 // how far the server's clock is, as far as responses show it: that of this computer can be wrong
 
-// noteTime takes the time in a response that was evaluated just now.
+// noteTime takes the time in a response that was received just now.
 export const noteTime = asOf => { ahead = Date.parse(asOf) - Date.now() }
 
 export const now = () => Date.now() + ahead
 
-// ago returns how long ago a time was, such as "3 minutes ago".
+// ago returns how long ago a time was, such as "3 minutes ago", or "just now".
 export function ago(time, format = long) {
   const seconds = Math.max(0, Math.floor((now() - Number(time)) / 1000))
+  if (seconds === 0) return 'just now'
   const [unit, length] = units.find(([, length]) => seconds >= length) ?? units.at(-1)
   return format.format(-Math.floor(seconds / length), unit)
 }

@@ -8,7 +8,12 @@ import { Feed } from './feed.js'
 import { People } from './people.js'
 import { noteTime, span } from './times.js'
 
-const outageText = 'Numbers and statuses that cannot be confirmed are shown as unknown: unknown is not offline.'
+const outageText = 'Counts are unknown. Statuses are the last ones known, or unknown: unknown is not offline. ' +
+  'All other data on this page is from before the outage.'
+const refreshedText = 'The rest of the page is refreshed every few seconds.'
+const noFeed = `This namespace has no feed of changes. ${refreshedText}`
+const noSocket = `Changes need a WebSocket, and none can be opened here. ${refreshedText}`
+const states = { connecting: 'Connecting', live: 'Live', down: 'Polling', outage: 'Outage', denied: 'Not updated' }
 
 // View is an open namespace.
 export class View {
@@ -18,13 +23,14 @@ export class View {
   #feed
   #socket
   #state // of the connection: "connecting", "live" or "down"
-  #code // with which it was closed
+  #missing // why newer changes are missing; '' if they are not
   #cursor // of the changes
   #people
   #soon
   #failures = 0
   #retryAfter = 0 // seconds for which the server asked
-  #forbidden = false // asking again is of no use
+  #outage = false // the last request got no response that could be used
+  #forbidden = false // another request would fail again
   #refreshing = false
   #refreshed = 0 // when, by performance.now()
   #due
@@ -43,15 +49,15 @@ export class View {
       hello: () => ({ watch: { everyone: true, counts: true }, cursor: this.#cursor }),
       onframe: (name, value) => this.#take(name, value),
       ondown: (_, code) => {
-        this.#code = code
-        this.#turn('down')
+        const cut = 'Newer changes are missing until the connection is back.'
+        this.#turn('down', code === 4409 ? noFeed : this.#socket.opened ? cut : noSocket)
       },
       onrefused: problem => {
-        this.#turn('down')
+        this.#turn('down', '')
         this.#refuse(problem)
       },
     })
-    this.#turn('connecting')
+    this.#turn('connecting', 'Connecting …')
     this.#explain()
   }
 
@@ -123,12 +129,15 @@ export class View {
       if (this.signal.aborted) return
       this.#failures = this.#retryAfter = 0
       if (this.#forbidden) this.#refreshIn(0) // which had ended
-      this.#forbidden = false
+      this.#forbidden = this.#outage = false
       say(find('banner'), '')
+      this.#report()
     } catch (error) {
       if (this.signal.aborted) return
       this.#count()
+      this.#outage = error.outage
       this.#forbidden = !error.outage && error.status !== 429
+      this.#report()
       if (this.#forbidden) return
       this.#people.doubt()
       this.#failures++
@@ -148,38 +157,38 @@ export class View {
     if (name === 'problem') return this.#refuse(value)
     const changed = value.users?.length > 0
     this.#cursor = value.cursor ?? this.#cursor
-    this.#turn('live')
+    this.#turn('live', '')
     if (name === 'counts') this.#count(value)
     if (name !== 'reset' && changed) this.#feed.add(value.users)
     if (name === 'reset' || changed) this.#refreshChanged()
   }
 
-  // turn shows the state of the connection.
-  #turn(state) {
+  // turn shows the state of the connection, and why newer changes are missing.
+  #turn(state, missing) {
     if (state === 'live' && this.#state === state) return
     if (state === 'down' && this.#state !== state) this.#refreshIn(500) // which shows whether the server is there
     this.#state = state
+    this.#missing = missing
+    this.#report()
+  }
+
+  // report shows how the page is kept up to date, or that it is not.
+  #report() {
+    const state = this.#outage ? 'outage' : this.#forbidden && this.#state !== 'live' ? 'denied' : this.#state
     find('connection').dataset.state = state
-    say(find('connection'), { connecting: 'Connecting', live: 'Live', down: 'Polling' }[state])
-    const why = state === 'down' && this.#why()
-    if (why) this.#feed.note(`${why} The rest is refreshed every few seconds.`)
-    else this.#feed.wait()
+    say(find('connection'), states[state])
+    this.#feed.note(this.#outage ? 'Newer changes are missing during the outage.' : this.#missing)
   }
 
-  // why returns why there are no changes, if that is not merely a connection that broke.
-  #why() {
-    if (this.#code === 4409) return 'This namespace has no feed of changes.'
-    return this.#socket.opened ? '' : 'Changes need a WebSocket, and none can be opened here.'
-  }
-
-  #refuse(problem) {
-    if (problem.status === 401) this.session.refused()
-    else this.#feed.note(`No live changes. ${problem.detail ?? problem.code}`)
+  #refuse({ status, code, detail }) {
+    if (status === 401) return this.session.refused()
+    this.#missing = status === 403 ? 'You cannot follow changes here.' : `No changes: ${detail ?? code}`
+    this.#report()
   }
 
   // act pings or leaves as a user.
   act(action, user) {
-    const what = action === 'ping' ? 'ping' : 'goodbye'
+    const what = action === 'ping' ? 'ping' : 'leave'
     return this.send(path(this.namespace, 'users', user, action), { method: 'POST' }, ({ status }) =>
       `${user}: ${what} recorded${status ? `, now ${status}` : ''}.`)
   }

@@ -162,9 +162,8 @@ class Client extends EventTarget {
 
   #start() {
     this.#polls = this.options.transport === 'http'
-    this.#connection = this.#polls ? undefined : new Connection(this, {
-      availability: this.#own, calls: this.#calls, typing: this.#typing,
-    })
+    const own = { availability: this.#own, calls: this.#calls, typing: this.#typing }
+    this.#connection = this.#polls ? undefined : new Connection(this, own)
     this.#poller = new Poller(this)
     this.#leader = new Leader(this, `lastseen 1 ${this.#key} ${this.user ?? ''} `)
     this.#pinger = new Pinger(this, this.#connection)

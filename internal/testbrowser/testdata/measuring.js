@@ -5,11 +5,29 @@ const withText = () => [...document.body.querySelectorAll("*")].filter(e => visi
 	[...e.childNodes].some(n => n.nodeType == Node.TEXT_NODE && n.data.trim()) || e.matches("input, select, textarea") && visible(e))
 const scrolls = e => e && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement))
 
+// shortens is whether a control has less room than the longest of its options, or than its placeholder.
+const shortens = e => {
+	const style = getComputedStyle(e)
+	if (e.matches("select")) {
+		const roomy = e.parentElement.appendChild(e.cloneNode(true))
+		roomy.style = "position: absolute; inline-size: max-content"
+		const wanted = roomy.offsetWidth
+		roomy.remove()
+		return wanted > e.offsetWidth + 1
+	}
+	if (!e.placeholder) return false
+	const canvas = document.createElement("canvas").getContext("2d")
+	canvas.font = style.font
+	const room = e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)
+	return canvas.measureText(e.placeholder).width > room + 1
+}
+
 // cutOff are the elements with text that is beyond the sides of the window or of what clips it.
 const cutOff = () => withText().filter(e => {
 	const box = e.getBoundingClientRect(), style = getComputedStyle(e)
 	const clipped = /hidden|clip/.test(style.overflowX) && e.scrollWidth > e.clientWidth + 1
-	return !scrolls(e) && (box.left < -1 || box.right > document.documentElement.clientWidth + 1 || clipped)
+	const outside = box.left < -1 || box.right > document.documentElement.clientWidth + 1
+	return !scrolls(e) && (outside || clipped || shortens(e))
 }).map(called)
 
 const rgba = color => (color.match(/[\d.]+/g) ?? [0, 0, 0, 0]).map(Number).concat(1).slice(0, 4)
