@@ -14,7 +14,7 @@ import (
 func TestChatExample(t *testing.T) {
 	c := startExample(t, "examples/chat")
 	b := testbrowser.Open(t, c.page)
-	b.Do(t, chromedp.EmulateViewport(1000, 680), testbrowser.PrefersScheme("light"),
+	b.Do(t, chromedp.EmulateViewport(1000, 820), testbrowser.PrefersScheme("light"),
 		chromedp.Navigate(c.page+"/?user=guest-1"),
 		until(`document.querySelectorAll("#members li").length == 9`),
 		until(memberStatus("guest-1")+` == "green"`))

@@ -101,7 +101,7 @@ func TestWebRTCExample(t *testing.T) {
 	alice.Do(t, rings("bob"))
 	bob.Do(t, stateIs("alice is calling."))
 	alice.Do(t, clicks("end"))
-	alice.Do(t, ended("You gave up.")...)
+	alice.Do(t, ended("You cancelled the call.")...)
 	bob.Do(t, ended("Missed call from alice.")...)
 	require.Empty(t, append(e.complaints(alice), e.complaints(bob)...))
 	e.interrupt(t)
@@ -219,7 +219,7 @@ func TestWebRTCExampleFails(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, begun.Body.Close())
 	require.Equal(t, http.StatusCreated, begun.StatusCode)
-	alice.Do(t, clicks("accept"), stateIs("carol is calling. That did not work. Try again."), clicks("reject"))
+	alice.Do(t, clicks("accept"), stateIs("carol is calling. Something went wrong. Try again."), clicks("reject"))
 	alice.Do(t, ended("You declined.")...)
 }
 

@@ -11,12 +11,12 @@
 
 import { usePresence } from './usePresence.js'
 
-const words = { green: 'online', yellow: 'online a moment ago', grey: 'offline', unknown: 'status unknown' }
+const words = { green: 'online', yellow: 'recently online', grey: 'offline', unknown: 'status unknown' }
 
 export function PresenceDot({ client, user, label = user }) {
   const { status, dot, lastSeen, availability, idleSince, inCall, note } = usePresence(client, user)
   const seen = status === 'grey' && lastSeen ? `, last seen ${lastSeen.toLocaleString()}` : ''
-  const said = status !== 'grey' && (inCall ? 'in a call' : availability ?? (idleSince && 'idle'))
-  const text = `${label}, ${said || words[status] + seen}${note ? `: ${note}` : ''}`
+  const activity = status !== 'grey' && (inCall ? 'in a call' : availability ?? (idleSince && 'idle'))
+  const text = `${label}, ${activity || words[status] + seen}${note ? `: ${note}` : ''}`
   return <span className={`dot ${dot}`} role="img" title={text} aria-label={text} />
 }

@@ -27,22 +27,20 @@ function avatar(user) {
   return element('span', { class: 'avatar' }, face, element('presence-dot', { user, namespace: 'chat' }))
 }
 
-// words returns what the dot of a user says, as text that follows the status.
-function words(user) {
-  const text = element('small')
-  const named = { green: 'online', yellow: 'was here just now', grey: 'offline', unknown: 'unknown' }
-  client.watch(user, ({ status, lastSeen, availability, idleSince, inCall, note }) => {
-    const since = status === 'grey' && lastSeen ? `, last seen at ${lastSeen.toLocaleTimeString()}` : ''
-    const said = status !== 'grey' && (inCall ? 'in a call' : availability ?? (idleSince && 'idle'))
-    text.textContent = (said || named[status] + since) + (note ? `: ${note}` : '')
-  })
-  return text
+// showWords shows the words of each member's dot, now and when they change.
+function showWords() {
+  for (const text of document.querySelectorAll('#members small')) {
+    text.textContent = text.parentNode.querySelector('presence-dot').text
+  }
 }
+addEventListener('presencechange', showWords)
+setInterval(showWords, 5000) // for the times in them
 
 function addMember(user) {
   if (document.querySelector(`#members [data-user="${user}"]`)) return
   const name = element('span', { class: 'name' }, user === me ? `${user} (you)` : user)
-  byId('members').append(element('li', { 'data-user': user }, avatar(user), name, words(user)))
+  byId('members').append(element('li', { 'data-user': user }, avatar(user), name, element('small')))
+  showWords()
 }
 
 function addMessage({ user, text }) {
@@ -59,11 +57,11 @@ byId('leave').addEventListener('click', async () => {
   await client.leave()
   byId('leave').replaceWith('(signed out: reload the page to come back)')
 })
-// The form shows what the user says, also if another tab has set it, or if it has ended.
-client.addEventListener('self', ({ detail: said }) => {
-  byId('availability').value = said?.availability ?? ''
-  byId('note').value = said?.note ?? ''
-  byId('until').textContent = said?.until ? `until ${said.until.toLocaleTimeString()}` : ''
+// The form shows the user's availability, also if another tab has set it, or if it has ended.
+client.addEventListener('self', ({ detail: own }) => {
+  byId('availability').value = own?.availability ?? ''
+  byId('note').value = own?.note ?? ''
+  byId('until').textContent = own?.until ? `until ${own.until.toLocaleTimeString()}` : ''
 })
 byId('self').addEventListener('submit', async event => {
   event.preventDefault()
@@ -72,14 +70,14 @@ byId('self').addEventListener('submit', async event => {
     await (availability || note ? client.setAvailability({ availability, note, for: time }) : client.clearAvailability())
     byId('self-error').textContent = ''
   } catch {
-    byId('self-error').textContent = 'That was not recorded. Try again.'
+    byId('self-error').textContent = 'Your availability was not recorded. Try again.'
   }
 })
 
 // Members see who types. Typing ends by itself after 10 seconds, or when the message arrives.
 const typists = new Set()
 function showTypists() {
-  byId('typing').textContent = typists.size > 0 ? `${[...typists].join(', ')} typing …` : ''
+  byId('typing').textContent = typists.size > 0 ? `Typing: ${[...typists].join(', ')} …` : ''
 }
 client.addEventListener('typing', ({ detail: { user, in: place, typing } }) => {
   if (place !== 'chat') return

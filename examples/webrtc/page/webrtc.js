@@ -7,19 +7,19 @@ const named = new URLSearchParams(location.search).get('user')
 const me = /^[A-Za-z0-9-]{1,32}$/.test(named ?? '') ? named : people[0]
 const namespace = 'calls'
 
-// This keeps the user online while the page is open, and says what happens to the user's calls.
+// This keeps the user online while the page is open, and reports changes of the user's calls.
 const client = connect({ namespace, user: me })
 
 let call // the one of this user that rings or is active, on whichever device
-let over // the last one that is over
+let over // the last one that ended
 let media // of the call on this page; there before its call, since the offer is
-let gaveUp // why this page ended one: its ID, and what to say
+let gaveUp // why this page ended one: its ID, and the reason
 let message = ''
 
 const byId = id => document.getElementById(id)
 const rings = () => call?.state === 'ringing'
 const other = ({ from, to }) => (from === me ? to : from)
-// isHere says whether a call is on this page, and not on another device of the user.
+// isHere returns whether a call is on this page, and not on another device of the user.
 const isHere = ({ from, fromDevice, toDevice }) => (from === me ? fromDevice : toDevice) === client.device
 
 // send sends a request about calls, and returns the response. It tries twice: calls know their requests again.
@@ -68,7 +68,7 @@ async function start(to) {
     const body = JSON.stringify({ from: me, to, device: client.device, app: { offer } })
     const { id } = await send('POST', '', { body, headers: { 'Idempotency-Key': crypto.randomUUID() } })
     own.id = id
-    if (own.closed) await act(id, 'end') // the user gave up before the call had an ID
+    if (own.closed) await act(id, 'end') // the user cancelled before the call had an ID
     else if (over?.id === id) closeMedia(own, ending(over)) // it was faster than the response
   } catch (error) {
     closeMedia(own, problem(error, to))
@@ -105,7 +105,7 @@ async function end(why = '') {
   show()
 }
 
-// failed shows that a request did not work. Calls that are over need no further end.
+// failed shows that a request failed. Calls that have ended need no further end.
 function failed(error) {
   if (error.status !== 404 && error.reason !== 'call_refused') message = problem(error)
 }
@@ -133,34 +133,34 @@ function join({ id, to, state, app }) {
   else if (state === 'active') media.connect(app?.answer).catch(() => end('The other page sent no valid answer.'))
 }
 
-// ending says how a call ended.
+// ending returns how a call ended.
 function ending({ state, from, by, ...rest }) {
   const who = other({ from, ...rest })
   switch (state) {
     case 'rejected': return from === me ? `${who} declined.` : 'You declined.'
-    case 'cancelled': return from === me ? 'You gave up.' : `Missed call from ${who}.`
+    case 'cancelled': return from === me ? 'You cancelled the call.' : `Missed call from ${who}.`
     case 'missed': return from === me ? `${who} did not answer.` : `Missed call from ${who}.`
     case 'lost': return 'The call was lost.'
     default: return by?.user === who ? `${who} hung up.` : 'The call has ended.'
   }
 }
 
-// problem says why something did not work.
+// problem returns why something failed.
 function problem({ reason, name }, user) {
   const all = {
     callee_busy: `${user} is in another call.`,
     caller_busy: 'You are in another call.',
     callee_unavailable: `${user} cannot be called.`,
     call_too_soon: `${user} did not answer just now. Try again later.`,
-    call_refused: 'The call does not ring any longer.',
+    call_refused: 'The call is no longer ringing.',
     NotAllowedError: 'Allow this page to use your camera and microphone.',
     NotFoundError: 'No camera or microphone was found.',
     NotReadableError: 'Another program uses the camera or microphone.',
   }
-  return all[reason ?? name] ?? 'That did not work. Try again.'
+  return all[reason ?? name] ?? 'Something went wrong. Try again.'
 }
 
-// stateText says what goes on.
+// stateText returns the state of the call.
 function stateText() {
   if (!call) return media ? `Calling ${media.to} …` : message
   const place = isHere(call) || media?.id === call.id ? '' : ' on another device'
@@ -195,13 +195,13 @@ function element(name, attributes = {}, ...children) {
 function addPerson(user) {
   const button = element('button', { type: 'button', 'aria-label': `Call ${user}` }, 'Call')
   button.addEventListener('click', () => start(user))
-  const text = element('small')
-  const row = [element('presence-dot', { user, namespace }), element('span', { class: 'name' }, user), text, button]
+  const dot = element('presence-dot', { user, namespace }), text = element('small')
+  const row = [dot, element('span', { class: 'name' }, user), text, button]
   byId('people').append(element('li', { 'data-user': user }, ...row))
-  client.watch(user, ({ status, inCall }) => {
-    const words = { green: 'online', yellow: 'was here just now', grey: 'offline', unknown: 'unknown' }
-    text.textContent = inCall ? 'in a call' : words[status]
-  })
+  const showWords = () => { text.textContent = dot.text }
+  dot.addEventListener('presencechange', showWords)
+  setInterval(showWords, 5000) // for the time in them
+  showWords()
   if (byId('others').hasChildNodes()) byId('others').append(', ')
   byId('others').append(element('a', { href: `?user=${user}`, target: '_blank' }, user))
 }
