@@ -12,8 +12,8 @@ import (
 // files of one job each. They share one scope, so that they have no imports, and only the last one has exports.
 func fragments() []string {
 	return []string{
-		"clock", "http", "socket", "connection", "pinger", "states", "availability", "calls", "poller", "leader", "client",
-		"elements", "exports",
+		"clock", "http", "socket", "connection", "pinger", "states", "availability", "calls", "poller", "leader",
+		"client", "elements", "exports",
 	}
 }
 

@@ -16,8 +16,8 @@ func putAvailability(t *testing.T, s *testserver.Server, body string) {
 	s.Succeed(t, http.MethodPut, alice+"/availability", body)
 }
 
-// said is what the row of alice shows beside the name.
-func said() string { return rowOf("alice") + `?.querySelector(".about").textContent` }
+// beside is what the row of alice shows beside the name.
+func beside() string { return rowOf("alice") + `?.querySelector(".about").textContent` }
 
 // aliceHasDot waits until the row of alice has a dot.
 func aliceHasDot(dot string) step {
@@ -33,7 +33,7 @@ func TestDashboardShowsAvailability(t *testing.T) {
 	b := openDashboard(t, s.URL, "#namespace=chat")
 	b.Do(t, lists("alice", "green", "online now"), says("#connection", "Live"))
 	putAvailability(t, s, `{"availability":"busy","note":"<b>meeting</b>"}`)
-	b.Do(t, aliceHasDot("red"), until(said()+` == "busy · “<b>meeting</b>”"`),
+	b.Do(t, aliceHasDot("red"), until(beside()+` == "busy · “<b>meeting</b>”"`),
 		until(`document.querySelector("#changes .mark").matches(".red")`), says("#changes li", "alice"))
 	require.Contains(t, textOf(t, b, "#changes li"), "is green, is busy, note “<b>meeting</b>”")
 	putAvailability(t, s, `{"availability":"away"}`)
@@ -41,16 +41,16 @@ func TestDashboardShowsAvailability(t *testing.T) {
 	putAvailability(t, s, `{"availability":null}`)
 	b.Do(t, aliceHasDot("green"), says("#changes li", "availability ended"))
 	s.Post(t, alice+"/ping", `{"device":{"id":"phone"},"activity":"idle"}`)
-	b.Do(t, aliceHasDot("yellow"), until(said()+` == "idle"`), says("#changes li", "is idle"))
+	b.Do(t, aliceHasDot("yellow"), until(beside()+` == "idle"`), says("#changes li", "is idle"))
 	s.Post(t, alice+"/ping", `{"device":{"id":"phone"}}`)
 	b.Do(t, aliceHasDot("green"), says("#changes li", "is active"))
 	call := s.Succeed(t, http.MethodPost, "/v1/namespaces/chat/calls", `{"from":"bob","to":"alice"}`)
 	path := "/v1/namespaces/chat/calls/" + call["id"].(string)
 	s.Post(t, path+"/accept", `{"user":"alice"}`)
-	b.Do(t, aliceHasDot("red"), until(said()+` == "in a call"`), says("#changes li", "is in a call"),
+	b.Do(t, aliceHasDot("red"), until(beside()+` == "in a call"`), says("#changes li", "is in a call"),
 		until(`document.querySelector("#changes .mark").matches(".red")`))
 	s.Post(t, path+"/end", `{"user":"bob"}`)
-	b.Do(t, aliceHasDot("green"), until(said()+` == ""`), says("#changes li", "is no longer in a call"))
+	b.Do(t, aliceHasDot("green"), until(beside()+` == ""`), says("#changes li", "is no longer in a call"))
 	require.Empty(t, b.Seen())
 }
 
@@ -78,7 +78,7 @@ func TestDashboardSetsAvailability(t *testing.T) {
 	requireFits(t, b, "the form")
 	b.Do(t, enter("Availability", "invisible"), enter("Note", ""), enter("How long", ""),
 		clickOn(".setting button"), aliceHasDot("grey"), says(".availability p", "Availability: invisible."))
-	require.Equal(t, "busy · “in a <b>meeting</b>”", testbrowser.Evaluate[string](t, b, said()), "as of a user who left")
+	require.Equal(t, "busy · “in a <b>meeting</b>”", testbrowser.Evaluate[string](t, b, beside()), "as of a user who left")
 	b.Do(t, enter("Availability", ""), clickOn(".setting button"), says(".availability p", "Availability: not set."))
 	require.Empty(t, b.Seen())
 }

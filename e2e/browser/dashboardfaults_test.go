@@ -42,7 +42,8 @@ func TestDashboardAfterARestart(t *testing.T) {
 	require.Empty(t, mistakes(b))
 }
 
-// TestDashboardWithoutStore checks that nobody is shown as grey while Redis is away, also who left before: all is unknown.
+// TestDashboardWithoutStore checks that nobody is shown as grey while Redis is away, not even a user who left: all is
+// unknown.
 func TestDashboardWithoutStore(t *testing.T) {
 	t.Parallel()
 	redis := redistest.StartProcess(t)
