@@ -174,6 +174,7 @@ func dependencies() map[string]string {
 		"github.com/prometheus/common":                                    "metrics: their text form, in tests",
 		"go.opentelemetry.io/proto/otlp":                                  "traces: their form in OTLP",
 		"google.golang.org/protobuf":                                      "traces: their form in OTLP, in tests",
+		"github.com/santhosh-tekuri/jsonschema/v6":                        "test: the AsyncAPI document against the schema of AsyncAPI",
 	}
 }
 

@@ -18,15 +18,24 @@
 package lastseen
 
 import (
-	_ "embed"
+	"bytes"
+	"embed"
 	"strconv"
-	"strings"
 )
 
-//go:embed openapi.yaml
-var openAPI string
+//go:embed openapi.yaml docs/asyncapi.yaml docs/connections.schema.json
+var documents embed.FS
 
 // OpenAPI returns the description of the HTTP interface of a version of lastseen: an OpenAPI 3.0 document in YAML.
-func OpenAPI(version string) []byte {
-	return []byte(strings.Replace(openAPI, `version: "1"`, "version: "+strconv.Quote(version), 1))
+func OpenAPI(version string) []byte { return document("openapi.yaml", version) }
+
+// AsyncAPI returns that of the WebSocket: an AsyncAPI 3.0 document in YAML, which refers to [FrameSchemas].
+func AsyncAPI(version string) []byte { return document("docs/asyncapi.yaml", version) }
+
+// FrameSchemas returns the frames of the WebSocket as JSON Schemas.
+func FrameSchemas() []byte { return document("docs/connections.schema.json", "") }
+
+func document(name, version string) []byte {
+	content, _ := documents.ReadFile(name) // which is embedded
+	return bytes.Replace(content, []byte(`version: "1"`), []byte("version: "+strconv.Quote(version)), 1)
 }

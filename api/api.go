@@ -146,8 +146,9 @@ func NewShared(c Config) *Shared {
 	s := &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), redials: limit.NewRedials(), load: load,
 		outages: telemetry.NewOutages(c.Logger, c.Now), origins: telemetry.NewHourly(c.Logger),
-		pseudonyms: pseudonyms(crand.Text()), pages: web.New(lastseen.OpenAPI(c.Version.Version)),
-		audience: audience.NewShared(),
+		pseudonyms: pseudonyms(crand.Text()), audience: audience.NewShared(),
+		pages: web.New(lastseen.OpenAPI(c.Version.Version), lastseen.AsyncAPI(c.Version.Version),
+			lastseen.FrameSchemas()),
 	}
 	s.Hub = session.New(session.Options{
 		Telemetry:     telemetry.New(c.Metrics, measured((&server{}).routes())),

@@ -67,7 +67,6 @@ func (s *server) lookup(c echo.Context, q request.Query, namespace string) error
 // @Param as_of query string false "time of evaluation"
 // @Param If-None-Match header string false "ETag of an earlier response"
 // @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
-// @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/lookup [get]
 func (s *server) lookupQuery(c echo.Context, q request.Query, namespace string) error {
 	if len(q["user"]) == 0 {

@@ -40,7 +40,6 @@ type pingBody struct {
 // @Param Prefer header string false "preference"
 // @Param body body pingBody false "The device, and the time of the event if it is not now."
 // @Success 200 {object} userResponse "The resulting presence."
-// @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
 func (s *server) ping(c echo.Context, _ request.Query, namespace, user string) error {
 	return s.recordOne(c, namespace, user, telemetry.Ping, s.readPing)
@@ -96,7 +95,6 @@ type leaveBody struct {
 // @Param body body leaveBody false "The device, and the time of the event if it is not now."
 // @Success 200 {object} userResponse "The resulting presence."
 // @Success 202 "Accepted. The leave has `after` and is recorded then."
-// @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
 func (s *server) leave(c echo.Context, _ request.Query, namespace, user string) error {
 	return s.recordOne(c, namespace, user, telemetry.Leave, s.readLeave)

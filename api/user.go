@@ -27,7 +27,6 @@ import (
 // @Param as_of query string false "time of evaluation"
 // @Param If-None-Match header string false "ETag of an earlier response"
 // @Success 200 {object} userResponse "The presence of the user."
-// @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/users/{user} [get]
 func (s *server) getUser(c echo.Context, q request.Query, namespace, user string) error {
 	v, p, err := s.lookUp(c, q, namespace, user)
@@ -75,7 +74,6 @@ const (
 // @Param as_of query string false "time of evaluation"
 // @Param If-None-Match header string false "ETag of an earlier response"
 // @Success 200 {string} string "The image."
-// @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/users/{user}/dot.svg [get]
 func (s *server) getDot(c echo.Context, q request.Query, namespace, user string) error {
 	r := request.Params{Query: q}

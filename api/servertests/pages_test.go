@@ -32,6 +32,14 @@ func TestOpenAPIDocument(t *testing.T) {
 
 	asJSON := w.SendTo("GET", "/openapi.json", "").Is(t, http.StatusOK)
 	require.Equal(t, "application/json", asJSON.Header.Get("Content-Type"))
+	asyncAPI := w.SendTo("GET", "/asyncapi.yaml", "").Is(t, http.StatusOK)
+	require.Equal(t, "application/yaml", asyncAPI.Header.Get("Content-Type"))
+	require.Equal(t, string(lastseen.AsyncAPI("v0.0.0-test")), asyncAPI.Body)
+	require.Contains(t, asyncAPI.Body, `version: "v0.0.0-test"`)
+	frames := w.SendTo("GET", "/connections.schema.json", "").Is(t, http.StatusOK)
+	require.Equal(t, "application/schema+json", frames.Header.Get("Content-Type"))
+	require.Equal(t, string(lastseen.FrameSchemas()), frames.Body)
+
 	var document yaml.Node
 	require.NoError(t, yaml.Unmarshal([]byte(asYAML.Body), &document))
 	var converted any

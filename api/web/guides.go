@@ -133,6 +133,8 @@ func (p Pages) guideLink(link string) string {
 	switch at := guidePath(inDocs); {
 	case ok && p[at] != nil:
 		name = cmp.Or(strings.TrimPrefix(at, guidesRoot), "./")
+	case ok && p["/"+inDocs] != nil: // such as asyncapi.yaml
+		name = "../" + inDocs
 	case p["/"+inRepository] == nil: // openapi.yaml is served
 		name = repository + inRepository
 	}

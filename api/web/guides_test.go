@@ -52,7 +52,7 @@ func TestGuideIsSafe(t *testing.T) {
 func TestAnchors(t *testing.T) {
 	t.Parallel()
 	source := "# What is `as_of`, and [who](a.md) *uses* it?\n\n## 401 & 403\n\n## Ü–ü – ok\n\n## Twice\n\n## Twice\n\n## twice!\n"
-	_, sections := New(nil).parse([]byte(source))
+	_, sections := New(nil, nil, nil).parse([]byte(source))
 	var ids []string
 	for _, s := range sections {
 		ids = append(ids, s.ID)
@@ -65,7 +65,7 @@ func TestAnchors(t *testing.T) {
 // TestGuideLinks checks where links of a guide lead on its page: to pages that are served, or to the repository.
 func TestGuideLinks(t *testing.T) {
 	t.Parallel()
-	p := New(nil)
+	p := New(nil, nil, nil)
 	for link, want := range map[string]string{
 		"faq.md": "faq", "faq.md#a-b": "faq#a-b", "#here": "#here", "README.md": "./", "README.md#start": "./#start",
 		"../openapi.yaml": "../openapi.yaml", "pictures/chat.png": "pictures/chat.png",

@@ -15,7 +15,7 @@ const maxScript = 10 << 10
 
 func served(t *testing.T, path string) page {
 	t.Helper()
-	p, err := New(nil)[path]()
+	p, err := New(nil, nil, nil)[path]()
 	require.NoError(t, err)
 	return p
 }

@@ -54,8 +54,9 @@ type page struct {
 	plain, gzipped []byte // gzipped is nil if the page is small
 }
 
-// New returns the pages, of which openAPI is the OpenAPI document. Each page is prepared at its first request.
-func New(openAPI []byte) Pages {
+// New returns the pages, of which some are documents, as package lastseen has them. Each page is prepared at its first
+// request.
+func New(openAPI, asyncAPI, frameSchemas []byte) Pages {
 	p := Pages{}
 	p.add("/", html, file(files, "dashboard.html"))
 	p.add("/dashboard/dashboard.css", css, file(files, "dashboard/dashboard.css"))
@@ -67,6 +68,8 @@ func New(openAPI []byte) Pages {
 	p.add("/lastseen.d.ts", plainText, file(files, "lastseen.d.ts"))
 	p.add("/openapi.yaml", "application/yaml", func() ([]byte, error) { return openAPI, nil }) // RFC 9512
 	p.add("/openapi.json", jsonType, func() ([]byte, error) { return asJSON(openAPI) })
+	p.add("/asyncapi.yaml", "application/yaml", func() ([]byte, error) { return asyncAPI, nil })
+	p.add("/connections.schema.json", "application/schema+json", func() ([]byte, error) { return frameSchemas, nil })
 	p.add("/docs/", html, file(files, "docs.html"))
 	p.add("/docs/docs.js", javaScript, file(files, "docs.js"))
 	p.add("/docs/docs.css", css, file(files, "docs.css"))
@@ -88,7 +91,7 @@ func file(fsys fs.FS, name string) func() ([]byte, error) {
 }
 
 // Paths returns the paths of all pages.
-func Paths() []string { return slices.Sorted(maps.Keys(New(nil))) }
+func Paths() []string { return slices.Sorted(maps.Keys(New(nil, nil, nil))) }
 
 // Serve responds with the page at a path, compressed if asked, or with 304 if the client has it.
 func (p Pages) Serve(w http.ResponseWriter, r *http.Request, path string, compressed bool) error {

@@ -11,7 +11,7 @@ import (
 
 // TestPagesAreUnpackedOnce checks that a client without compression costs no more than others.
 func TestPagesAreUnpackedOnce(t *testing.T) {
-	load := New(nil)["/docs/swagger-ui-bundle.js"]
+	load := New(nil, nil, nil)["/docs/swagger-ui-bundle.js"]
 	first, err := load()
 	require.NoError(t, err)
 	second, err := load()
@@ -28,7 +28,7 @@ func TestDashboardModules(t *testing.T) {
 	require.NoError(t, err)
 	imports := regexp.MustCompile(`(?m)^import .* from '(.*)'$`)
 	for _, path := range paths {
-		require.Contains(t, New(nil), "/"+filepath.ToSlash(path))
+		require.Contains(t, New(nil, nil, nil), "/"+filepath.ToSlash(path))
 		source, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, found := range imports.FindAllStringSubmatch(string(source), -1) {

@@ -2,7 +2,6 @@ package kit
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -15,19 +14,9 @@ import (
 
 // LoadFrames reads docs/connections.schema.json as schemas of an OpenAPI document, which have another form of null.
 var LoadFrames = sync.OnceValues(func() (*openapi3.T, error) {
-	dir := ".."
-	for _, err := os.Stat(dir + "/go.mod"); err != nil; _, err = os.Stat(dir + "/go.mod") {
-		if dir += "/.."; len(dir) > 20 {
-			return nil, err
-		}
-	}
-	text, err := os.ReadFile(dir + "/docs/connections.schema.json")
-	if err != nil {
-		return nil, err
-	}
 	var schema map[string]any
-	text = []byte(strings.ReplaceAll(string(text), "#/$defs/", "#/components/schemas/"))
-	if err := json.Unmarshal(text, &schema); err != nil {
+	text := strings.ReplaceAll(string(lastseen.FrameSchemas()), "#/$defs/", "#/components/schemas/")
+	if err := json.Unmarshal([]byte(text), &schema); err != nil {
 		return nil, err
 	}
 	doc, err := json.Marshal(map[string]any{
