@@ -17,11 +17,11 @@ import (
 
 // callsScript keeps alice online, and notes the calls of the client: in events, and those that go on.
 const callsScript = `
-const heard = []
+const received = []
 const client = connect({ url, namespace, user: "alice", ...window.options })
-client.addEventListener("call", ({ detail }) => heard.push(detail.id + " " + detail.state))
+client.addEventListener("call", ({ detail }) => received.push(detail.id + " " + detail.state))
 const going = () => client.calls?.map(({ id, state }) => id + " " + state).join()
-Object.assign(window, { client, heard, going })`
+Object.assign(window, { client, received, going })`
 
 // going waits until these calls go on as far as a page knows.
 func going(calls string) step { return until("going() === '" + calls + "'") }
@@ -83,9 +83,9 @@ func TestScriptCalls(t *testing.T) {
 	c.act("one", "bob", lastseen.End)
 	c.ring("two", "alice", "carol")
 	b.Do(t, going("two ringing"), until("(client.leave(), true)"), until("client.calls === undefined"))
-	require.Equal(t, "one ringing,one active,one ended,two ringing", testbrowser.Evaluate[string](t, b, "heard.join()"))
+	require.Equal(t, "one ringing,one active,one ended,two ringing", testbrowser.Evaluate[string](t, b, "received.join()"))
 	other.Do(t, going("two ringing"))
-	require.Equal(t, "one active,one ended,two ringing", testbrowser.Evaluate[string](t, other, "heard.join()"))
+	require.Equal(t, "one active,one ended,two ringing", testbrowser.Evaluate[string](t, other, "received.join()"))
 }
 
 // TestScriptCallsMeanwhile: after a connection broke, a page knows the calls that go on. How those ended that ended
@@ -104,9 +104,9 @@ func TestScriptCallsMeanwhile(t *testing.T) {
 	c.act("one", "alice", lastseen.End)
 	c.ring("two", "carol", "alice")
 	s.setAnswer(nil)
-	b.Do(t, going("two ringing"), until("heard.join() == 'one ringing,one ended,two ringing'"))
+	b.Do(t, going("two ringing"), until("received.join() == 'one ringing,one ended,two ringing'"))
 	s.refuseSockets(http.StatusServiceUnavailable)
 	s.cut()
 	b.Do(t, passIn(50*time.Second), going("two ringing"), passIn(20*time.Second), going(""),
-		until("heard.at(-1) == 'two missed'"))
+		until("received.at(-1) == 'two missed'"))
 }

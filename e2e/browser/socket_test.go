@@ -18,7 +18,7 @@ import (
 // socketScript is the module of a page that opens a socket for bob, and notes what happens.
 const socketScript = `
 const frames = [], downs = [], refused = [], renewals = []
-let heard = 0
+let received = 0
 Object.assign(window, { frames, downs, refused, renewals })
 window.newToken ??= token
 window.welcomes = () => frames.filter(name => name === "welcome").length
@@ -26,8 +26,8 @@ window.socket = new Socket({
 	url, namespace,
 	token: ({ renew }) => (renewals.push(renew), newToken(renew)),
 	hello: () => ({ user: "bob", device: { id: "tab", kind: "web" } }),
-	onframe: (name, value, id) => (heard = performance.now(), frames.push(name)),
-	ondown: (invalid, code) => downs.push({ invalid, code, after: performance.now() - heard }),
+	onframe: (name, value, id) => (received = performance.now(), frames.push(name)),
+	ondown: (invalid, code) => downs.push({ invalid, code, after: performance.now() - received }),
 	onrefused: problem => refused.push(problem),
 })`
 
@@ -57,7 +57,7 @@ func TestScriptSocketContinues(t *testing.T) {
 	s.untilDevices(t, "bob", 2, 0) // the grace of the first is a minute
 }
 
-// TestScriptSocketSilence: a socket that has heard nothing for too long says so, and connects again.
+// TestScriptSocketSilence: a socket that has received nothing for too long says so, and connects again.
 func TestScriptSocketSilence(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	b := s.openSocket(t, "")
