@@ -10,7 +10,7 @@ const shortens = e => {
 	const style = getComputedStyle(e)
 	if (e.matches("select")) {
 		const roomy = e.parentElement.appendChild(e.cloneNode(true))
-		roomy.style = "position: absolute; inline-size: max-content"
+		roomy.style = "position: absolute; inline-size: max-content; min-inline-size: 0"
 		const wanted = roomy.offsetWidth
 		roomy.remove()
 		return wanted > e.offsetWidth + 1
