@@ -40,7 +40,7 @@ func (s *server) authorize(c echo.Context, p guard.Permission) error {
 }
 
 // authorizeToken returns an error unless a request without credentials in its header is authorized by the token in its
-// body: a page that closes sends a beacon, which has no its own headers.
+// body: a page that closes sends a beacon, which cannot have headers.
 func (s *server) authorizeToken(c echo.Context, p guard.Permission, token string) error {
 	if token == "" {
 		return guard.ErrNoCredentials()
@@ -73,7 +73,7 @@ func (s *server) authorizeAgain(c echo.Context, permitted func(*auth.Caller) err
 	newest, r := s.newest.Load(), c.Request()
 	caller, err := newest.authenticator.Load().Authenticate(r.Context(), r.Header[echo.HeaderAuthorization])
 	if caller, err = guard.Confirm(callerOf(c), caller, err, s.Now()); err != nil {
-		return cmp.Or(s.limiter.Charge(r, nil, 1), err)
+		return cmp.Or(newest.limiter.Charge(r, nil, 1), err)
 	}
 	return cmp.Or(permitted(caller), newest.checkKnown(c, guard.Read))
 }

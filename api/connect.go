@@ -30,7 +30,7 @@ type WebSocketLimits = session.Limits
 // @ID connect
 // @Summary Connect
 // @Description Opens a WebSocket over HTTP/1.1, with the subprotocol `lastseen.v1` or none. A user who holds one is
-// @Description present, and the client can follow changes. The guide /docs/connections describes the frames.
+// @Description present, and the client can follow changes. The guide [Frames](../guides/frames) describes them.
 // @Description
 // @Description The credentials are in the header Authorization or in the first frame, and are checked then. Browsers
 // @Description are accepted from the server's own origin and those of the setting cors-origins. Requires the scope

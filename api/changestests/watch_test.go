@@ -130,7 +130,7 @@ func TestReloadEndsWaiting(t *testing.T) {
 		status int
 	}{
 		"removed":    {removed, false, http.StatusUnauthorized},
-		"renamed":    {renamed, false, http.StatusForbidden},
+		"renamed":    {renamed, false, 0},
 		"namespaces": {elsewhere, false, http.StatusForbidden},
 		"scope":      {pinger, false, http.StatusForbidden},
 		"unknown":    {service, true, http.StatusNotFound},

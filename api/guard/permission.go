@@ -96,10 +96,9 @@ func Confirm(before, current *auth.Caller, err error, now time.Time) (*auth.Call
 		return before, nil
 	case err != nil:
 		return nil, ErrInvalidCredentials(err)
-	case !before.Same(current):
-		return nil, problem.New(problem.Forbidden, "The credentials belong to another caller now.")
+	default:
+		return current, nil
 	}
-	return current, nil
 }
 
 // ErrInvalidCredentials is the error of a request that cannot be authenticated. Only the log has the reason, which

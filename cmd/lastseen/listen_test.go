@@ -78,7 +78,7 @@ func TestBanner(t *testing.T) {
 		text := banner{listen: c.at, store: "/data/lastseen.db", callers: "anyone"}.String()
 		require.Contains(t, text, "\n  API   "+c.url+"/v1/namespaces\n")
 		require.Contains(t, text, "\n  web   "+c.url+"/\n")
-		require.Contains(t, text, "\n  docs  "+c.url+"/docs/\n")
+		require.Contains(t, text, "\n  docs  "+c.url+"/docs/\n  guide "+c.url+"/guides/\n")
 		require.Contains(t, text, "\n  data  /data/lastseen.db\n")
 		require.Contains(t, text, "\n  for   anyone\n")
 		require.Equal(t, c.wide, strings.Contains(text, "published port"), text)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +34,7 @@ type observation struct {
 	counts  []string // those since the last flush, and the last one before
 	ticks   int
 	wrong   []string // what must not happen
-	resets  bool     // a poll can be a reset, of which only the marker counts
+	resets  bool     // a poll can be a reset, in which friends do not count
 }
 
 // take notes an event, a frame or a response.
@@ -67,7 +68,7 @@ func (s *observation) take(name, data string) {
 	case "poll":
 		switch {
 		case batch.Reset && s.resets:
-			batch.Users = slices.DeleteFunc(batch.Users, func(u json.RawMessage) bool { return !isMarker(string(u)) })
+			batch.Users = slices.DeleteFunc(batch.Users, func(u json.RawMessage) bool { return isFriend.MatchString(string(u)) })
 		case batch.Reset:
 			wrong = "a reset"
 		}
@@ -135,6 +136,9 @@ func (s *observation) flush(t *testing.T, mark string, n int) (sent []string, cu
 	slices.Sort(sent)
 	return sent, s.cursor
 }
+
+// isFriend matches entries of bobby, and of those whom he sees: see [bobbyContacts].
+var isFriend = regexp.MustCompile(`"user":"(bobby|carla|frank|hank)"`)
 
 func isMarker(entry string) bool { return strings.Contains(entry, `"user":"marker"`) }
 

@@ -64,7 +64,7 @@ func TestVisibilityHidesStrangers(t *testing.T) {
 // allowResets says whether polls of everyone can be a reset.
 func (w *pair) allowResets(allowed bool) {
 	for gone, hiding := range w.observations {
-		if strings.Contains(gone.way, "everyone by polls") {
+		if strings.HasPrefix(gone.way, "bobby follows everyone by polls") {
 			gone.allowResets(allowed)
 			hiding.allowResets(allowed)
 		}

@@ -24,6 +24,8 @@ func (n *session) check() bool {
 	current, err := n.Authenticate(n.ctx, credentials)
 	current, err = guard.Confirm(caller, current, err, n.newest.Load().Now())
 	switch {
+	case err == nil && !caller.Same(current): // limits are kept by caller
+		err = problem.New(problem.Forbidden, "The credentials belong to another caller now.")
 	case err == nil:
 		err = n.permit(current)
 	case errors.Is(err, auth.ErrUnauthenticated) && caller != nil && caller.Kind == auth.ByKey: // do not try again

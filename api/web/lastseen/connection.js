@@ -59,7 +59,7 @@ class Connection {
     if (this.#pinger) this.#socket?.send({ activity: { idle: this.#pinger.idle } })
   }
 
-  // typing sends users that the user types, and returns whether it was sent.
+  // typing lets users know that the user types, and returns whether it was sent.
   typing(typing) { return !!this.#pinger && !!this.#socket?.send({ typing }) }
 
   // leave sends a leave of the user, and returns whether the server has confirmed it.

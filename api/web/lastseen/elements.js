@@ -30,7 +30,6 @@ dotStyle.replaceSync(`
 :host(:state(grey)) { color: var(--presence-grey, #6e7781) }
 svg { display: block; fill: currentColor; fill-rule: evenodd }
 :host(:state(unknown)) path { fill: none; stroke: currentColor; stroke-width: 2; stroke-dasharray: 3.6 2.683 }
-@media (prefers-reduced-motion: no-preference) { :host { transition: color .3s } }
 @media (forced-colors: active) { svg { color: CanvasText; forced-color-adjust: none } }`)
 
 // texts has the words of the elements, by language. Pages can change these, and add languages.

@@ -15,8 +15,8 @@ local function is_ended(private)
 end
 
 -- Returns since when an item of devices.lua says that a device is idle, as text; nil if it is not.
-local function idle_of(claim)
-  return string.sub(claim, -3) ~= ' 0 ' and string.match(claim, ' (%d+) $') or nil
+local function idle_of(report)
+  return string.sub(report, -3) ~= ' 0 ' and string.match(report, ' (%d+) $') or nil
 end
 
 -- Returns which of some items are hidden, by their place in the list of users; nil if none is. The times of the items

@@ -103,7 +103,7 @@ local function write_when_full()
   redis.call('ZREM', due_key, '\0')
 end
 
--- How many calls continue.
+-- How many calls are ongoing.
 local function count_due()
   return redis.call('ZCOUNT', due_key, '-inf', '(inf')
 end

@@ -6,7 +6,7 @@
 -- ARGV[2]  the latest of the times that follow, in milliseconds
 -- ARGV[3]  for how long a device counts that has not left, in milliseconds
 -- ARGV[4]  how many items follow
--- ARGV     then items, of 3 arguments: time; user; its claim about the record, in the form of its line, without
+-- ARGV     then items, of 3 arguments: time; user; its report about the record, in the form of its line, without
 --          the times at the end. For a ping the first line comes before that, with the window and 0. For a leave only
 --          the newline does, and if the kind stays as it is the text begins after it. '' is a leave on all devices.
 -- ARGV     then metas, of 2 arguments: number of the item; meta. Each argument costs, and most items have none.
@@ -91,17 +91,17 @@ local function move_up(text, line, time, at)
   return header .. sub(text, first, past - count - 1) .. time .. sub(text, body, first - 1) .. sub(text, past)
 end
 
--- The same with the claim of an item.
-local function move(text, claim, time, at)
-  local start = string.byte(claim)
+-- The same with the report of an item.
+local function move(text, report, time, at)
+  local start = string.byte(report)
   if start == 10 then -- a leave
     return nil
   elseif start ~= 32 then
-    return move_up(text, sub(claim, body), time, at)
+    return move_up(text, sub(report, body), time, at)
   end
-  local first = find(text, claim, body, true)
+  local first = find(text, report, body, true)
   local kind = first and match(sub(text, body, first - 1), '\n%a+$')
-  return kind and move_up(text, kind .. claim, time, at)
+  return kind and move_up(text, kind .. report, time, at)
 end
 
 -- Returns the records after a leave on all devices that is not older than any; nil if it may be.
@@ -133,9 +133,9 @@ local function note(user, index, score, text)
 end
 
 -- Reports whether an item changes nothing about since when the user is idle: neither the user nor the device is.
-local function is_used(index, claim)
+local function is_used(index, report)
   local text = details[index]
-  return (not text or string.byte(text) == 48) and (claim == '' or sub(claim, -3) == ' 0 ')
+  return (not text or string.byte(text) == 48) and (report == '' or sub(report, -3) == ' 0 ')
 end
 
 -- Records a ping that moves times alone, and reports whether it is one.
@@ -144,15 +144,15 @@ local function refresh(i, user, index)
   if not text or score <= lowest or #text > max_text then
     return false
   end
-  local time, claim = ARGV[i], ARGV[i + 2]
-  local at, count, size = tonumber(time), #time, #claim
+  local time, report = ARGV[i], ARGV[i + 2]
+  local at, count, size = tonumber(time), #time, #report
   if score >= at then
     return false
   end
-  if #text == size + 2 * count + 1 and string.byte(text, -count - 1) == 32 and sub(text, 1, size) == claim then
-    text = claim .. sub(text, size + 1, size + count + 1) .. time -- the only record of the user
+  if #text == size + 2 * count + 1 and string.byte(text, -count - 1) == 32 and sub(text, 1, size) == report then
+    text = report .. sub(text, size + 1, size + count + 1) .. time -- the only record of the user
   else
-    text = move(text, claim, time, at)
+    text = move(text, report, time, at)
   end
   known = true
   return text and note(user, index, time, text)

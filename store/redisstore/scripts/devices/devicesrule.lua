@@ -107,9 +107,9 @@ local function record(items)
     end
   end
 
-  -- Reads the claim of an item about a record.
-  local function read_claim(claim)
-    local line = string.byte(claim) == 32 and claim or string.match(claim, '\n.*')
+  -- Reads the report of an item about a record.
+  local function read_report(report)
+    local line = string.byte(report) == 32 and report or string.match(report, '\n.*')
     return string.match(line, '^\n?(%a*) (.*)\t([01]) (%d+) $')
   end
 
@@ -142,7 +142,7 @@ local function record(items)
       settle(user)
       return
     end
-    local kind, id, gone, idle = read_claim(ARGV[i + 2])
+    local kind, id, gone, idle = read_report(ARGV[i + 2])
     local since = tonumber(idle) >= at and idle_since(user, user.at - user.window) or 0
     idle = since > 0 and digits(since) or idle -- a device that begins idle does not show that the person was there
     user.window = window

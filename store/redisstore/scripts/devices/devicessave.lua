@@ -3,9 +3,9 @@
 local others = {}
 for i = 5, past_items - 1, 3 do
   local user = ARGV[i + 1]
-  local index, claim = indexes[user], ARGV[i + 2]
-  local simple = not (replaced or repeated[user] or metas[i] or details_key and not is_used(index, claim))
-  if not simple or not (claim == '' and leave or refresh)(i, user, index) then
+  local index, report = indexes[user], ARGV[i + 2]
+  local simple = not (replaced or repeated[user] or metas[i] or details_key and not is_used(index, report))
+  if not simple or not (report == '' and leave or refresh)(i, user, index) then
     others[#others + 1] = i
   end
 end

@@ -2,8 +2,8 @@
 -- after feed.lua in those that publish it.
 --
 -- details_key  the details of the users of a shard: a hash, field = user
--- ends_key     their ends: a sorted set, the score of a user is the first time at which the details end in part: what
---              the availability, or the call
+-- ends_key     their ends: a sorted set, the score of a user is the first time at which the details end in part: the
+--              availability, or the call
 --
 -- The details of a user are values with spaces between them, the note to the end; times are in milliseconds. Users
 -- without an availability who are not idle and not in a call have none. What is published of them has the same form,
