@@ -165,9 +165,9 @@ func (s *server) deleteUser(c echo.Context, _ request.Query) error {
 	if err != nil {
 		return err
 	}
-	// First: a server that writes what it received on connections reads before which of them to close, so that the user
-	// does not come back by what is received until they are closed. Only a write that is on its way to the store at this
-	// moment can come after the deletion. It makes the user known again, as a ping does that comes a moment later.
+	// First: a server that writes what it received on connections reads before which of them to close, so that the
+	// user does not come back by what is received until they are closed. Only a write that is on its way to the store
+	// at this moment can come after the deletion. It makes the user known again, as a ping does that comes a moment later.
 	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
 		return err
 	}

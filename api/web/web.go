@@ -1,6 +1,6 @@
-// Package web serves the pages for people: the dashboard, the API documentation in Swagger UI, the guides in docs and the
-// OpenAPI document. It also serves lastseen.js, a script for web pages of any origin. A page
-// does not change while the server runs.
+// Package web serves the pages for people: the dashboard, the API documentation in Swagger UI, the guides in docs and
+// the documents of the API. It also serves lastseen.js, a script for web pages of any origin. A page does not change
+// while the server runs.
 package web
 
 import (

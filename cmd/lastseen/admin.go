@@ -24,8 +24,8 @@ func listenAdmin(c *config.Config, logger *slog.Logger) (net.Listener, error) {
 	}
 	listener, err := listen(c, "admin-listen", c.AdminListen)
 	if errors.Is(err, syscall.EADDRINUSE) && c.IsDefault("admin-listen") {
-		logger.Warn("another program uses the admin address, so there are no metrics and backups; set --admin-listen to a "+
-			"free address, or to off", "address", c.AdminListen)
+		logger.Warn("another program uses the admin address, so there are no metrics and backups; "+
+			"set --admin-listen to a free address, or to off", "address", c.AdminListen)
 		return nil, nil //nolint:nilnil // there is none
 	}
 	return listener, err

@@ -45,8 +45,8 @@ func (b banner) String() string {
 	}
 	server, everywhere := localURL(scheme, b.listen)
 	var text strings.Builder
-	fmt.Fprintf(&text, "lastseen %s\n  web   %s/\n  API   %[2]s/v1/namespaces\n  docs  %[2]s/docs/\n  guide %[2]s/guides/\n",
-		version().Version, server)
+	fmt.Fprintf(&text, "lastseen %s\n  web   %s/\n  API   %[2]s/v1/namespaces\n  docs  %[2]s/docs/\n"+
+		"  guide %[2]s/guides/\n", version().Version, server)
 	if b.admin != nil {
 		operators, _ := localURL("http", b.admin.Addr())
 		fmt.Fprintf(&text, "  admin %s\n", operators)

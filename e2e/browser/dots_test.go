@@ -189,8 +189,8 @@ func prefers(features ...string) step {
 	}
 }
 
-// TestDotsRespectPreferences: colours change at once, so that a dot is never shown in another one first, and are those of
-// the system for those who force them.
+// TestDotsRespectPreferences: colours change at once, so that a dot is never shown in another one first, and are those
+// of the system for those who force them.
 func TestDotsRespectPreferences(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)

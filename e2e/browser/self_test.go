@@ -107,7 +107,8 @@ func TestScriptSelfLate(t *testing.T) {
 		newer := fmt.Sprintf("away %d", i)
 		slow.Do(t, until("note("+call+")"), until(fmt.Sprintf("releases.length == %d", i+1)))
 		other.Do(t, until(fmt.Sprintf(`say({ availability: "away", note: "%d" })`, i)))
-		slow.Do(t, received(newer), until(fmt.Sprintf("release(%d)", i)), until(fmt.Sprintf("returned.length == %d", i+1)))
+		slow.Do(t, received(newer), until(fmt.Sprintf("release(%d)", i)),
+			until(fmt.Sprintf("returned.length == %d", i+1)))
 		require.Equal(t, newer, testbrowser.Evaluate[string](t, slow, "received.at(-1)"), call)
 	}
 	require.Equal(t, "busy,null", testbrowser.Evaluate[string](t, slow, "returned.join()"))
