@@ -189,7 +189,8 @@ type callResponse struct {
 	// The user who is called.
 	To string `json:"to" minLength:"1" maxLength:"256"`
 	// ringing and active: the call continues. ended: a party ended it. rejected: by the callee. cancelled: by the
-	// caller, before the callee accepted. missed: the callee did not accept in time. lost: nothing was received from a party.
+	// caller, before the callee accepted. missed: the callee did not accept in time. lost: nothing was received from a
+	// party.
 	State lastseen.CallState `json:"state"`
 	// The device on which the caller called. Null if it is not known, and in responses to API keys without the scope
 	// read.

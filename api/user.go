@@ -167,7 +167,7 @@ func (s *server) deleteUser(c echo.Context, _ request.Query) error {
 	}
 	// First: a server that writes what it received on connections reads before which of them to close, so that the
 	// user does not come back by what is received until they are closed. Only a write that is on its way to the store
-	// at this moment can come after the deletion. It makes the user known again, as a ping does that comes a moment later.
+	// at this moment can come after the deletion. It makes the user known again, as a ping does that comes later.
 	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
 		return err
 	}

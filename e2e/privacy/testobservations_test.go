@@ -68,7 +68,7 @@ func (s *observation) take(name, data string) {
 	case "poll":
 		switch {
 		case batch.Reset && s.resets:
-			batch.Users = slices.DeleteFunc(batch.Users, func(user json.RawMessage) bool { return isFriend.Match(user) })
+			batch.Users = slices.DeleteFunc(batch.Users, func(u json.RawMessage) bool { return isFriend.Match(u) })
 		case batch.Reset:
 			wrong = "a reset"
 		}

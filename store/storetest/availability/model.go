@@ -214,7 +214,7 @@ func (m *model) remove(t *rapid.T) {
 	}
 }
 
-// relearn takes over what was deleted with the namespace: by the store's clock, the availability of all users had ended.
+// relearn takes over what was deleted with the namespace: by the store's clock, each availability had ended.
 // A store can also keep it until the caller's time is past the end.
 func (m *model) relearn(t *rapid.T) {
 	names := slices.Sorted(maps.Keys(m.users))
