@@ -40,7 +40,7 @@ const (
 	stackMetric = "go_memstats_stack_inuse_bytes"
 )
 
-// launchHolding starts some of cmd/lastseen, with metrics and perhaps more arguments, on a Redis of their own.
+// launchHolding starts some of cmd/lastseen, with metrics and perhaps more arguments, on their own Redis.
 func (f *fixture) launchHolding(name string, n int, args ...string) (group, error) {
 	redis, err := f.launchRedis(name + ", Redis")
 	if err != nil {

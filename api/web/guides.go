@@ -188,7 +188,7 @@ func (p Pages) searchIndex(source fs.FS) ([]byte, error) {
 		}
 		_, sections := p.parse(content)
 		at := guidePath(name)
-		if at == guidesRoot { // the map has no text of its own
+		if at == guidesRoot { // the map has only links
 			continue
 		}
 		g := guide{Page: strings.TrimPrefix(at, guidesRoot), Title: sections[0].Heading}

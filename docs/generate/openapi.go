@@ -123,7 +123,7 @@ var tags = map[string]*regexp.Regexp{
 
 var conflicts = regexp.MustCompile(`/(pings?|leaves?|devices|changes|contacts|calls)\b|(PUT|DELETE) .*/availability$`)
 
-// failures reports which errors an operation can return: by statuses with a response of their own, and others. A test
+// failures reports which errors an operation can return: by statuses with their own response, and others. A test
 // in api compares them with the permissions of the routes and with the errors that the server returns.
 func failures(operation string) map[string]bool {
 	isAPI, connects := strings.Contains(operation, " /v1/"), strings.HasSuffix(operation, "/connect")

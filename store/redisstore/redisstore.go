@@ -91,7 +91,7 @@ type Options struct {
 	Instrument func(redis.UniversalClient) error
 }
 
-// Store is a [store.Store] on Redis. Methods of its embedded types are some of its own.
+// Store is a [store.Store] on Redis. Methods of its embedded types are its methods.
 type Store struct {
 	*registry
 	*feeds

@@ -20,7 +20,7 @@ func (n *session) isShownSelf() bool {
 	return n.device != nil && !n.currentCaller().IsBlind(n.namespace)
 }
 
-// isShownCalls reports whether a session is sent the calls of its user. A key needs the scope read of its own, as over
+// isShownCalls reports whether a session is sent the calls of its user. A key needs its own scope read, as over
 // HTTP: what anyone can read does not include calls.
 func (n *session) isShownCalls() bool {
 	return n.device != nil && n.currentCaller().CanReadCalls(n.namespace)

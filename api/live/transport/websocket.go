@@ -161,7 +161,7 @@ func (s *Socket) Send(text []byte, within time.Duration) error {
 	return s.conn.WriteMessage(websocket.TextMessage, text)
 }
 
-// IsSlow reports whether an error of Send means that the peer takes nothing.
+// IsSlow reports whether an error of Send means that the peer does not read.
 func IsSlow(err error) bool {
 	timeout, ok := errors.AsType[net.Error](err)
 	return ok && timeout.Timeout()

@@ -59,7 +59,7 @@ class Client extends EventTarget {
 
   watch(users, listener) {
     const names = new Set(typeof users === 'string' ? [users] : users)
-    const call = presence => { // of its own, since the same listener can be there twice
+    const call = presence => { // a separate one, since the same listener can be there twice
       try { listener(presence) } catch (error) { reportError(error) }
     }
     const stop = () => names.forEach(user => this.#unwatch(user, call))

@@ -17,7 +17,7 @@ function later(ms, f) {
     cancel()
     f()
   }
-  const timer = setTimeout(check, ms + 1) // of its own: a repeated one is delayed most in hidden pages
+  const timer = setTimeout(check, ms + 1) // a new one: a repeated one is delayed most in hidden pages
   const cancel = () => {
     clearTimeout(timer)
     waiting.delete(check)

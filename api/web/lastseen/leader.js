@@ -4,7 +4,7 @@ const maxWatched = 5000 // users of a connection
 // what it receives. The client is called by lead(users), with the users to watch for all tabs, or null if another tab
 // leads, and by receive(facts). It has states.
 //
-// Each tab has a lock of its own, so that the leader notices its end, and waits for the lock of the leader.
+// Each tab has its own lock, so that the leader notices its end, and waits for the lock of the leader.
 class Leader {
   #client
   #name

@@ -19,7 +19,7 @@ import (
 type Config struct {
 	Gatherer prometheus.Gatherer         // the metrics
 	Ready    func(context.Context) error // returns nil if the server can serve requests
-	// Backup writes all data to w; nil if the store has no backup of its own.
+	// Backup writes all data to w; nil if the store has no backup.
 	Backup func(ctx context.Context, w io.Writer) error
 	// AllowsHost reports whether a browser can be trusted with a name in Host; see [guard].
 	AllowsHost func(host string) bool
