@@ -7,7 +7,8 @@
 // runner.go runs the rounds. fixture.go, process.go and serve.go start and fill servers; proc.go reads what they cost.
 // wrk.go, redisbenchmark.go, bulk.go, serial.go and openloop.go generate load; footprint.go and disk.go measure memory
 // and disk. feeds.go, turnyellow.go, delivery.go, readers.go and quiet.go measure changes feeds, details.go
-// availability, calls.go and ringing.go calls between users. before.go compares versions. report.go prints and writes the results.
+// availability, calls.go and ringing.go calls between users. before.go compares versions. report.go prints and writes
+// the results.
 package main
 
 import (
