@@ -5,7 +5,7 @@ import "sync"
 const minUserShare = 2 << 20 // bytes: room for the largest lookup
 
 // Memory limits the memory for the bodies of all requests in progress. A body takes memory as its bytes arrive,
-// and until the result of reading it is no longer used, so an announced length takes no memory. Requests do not wait for
+// and until the result of reading it is no longer used, so an announced length is free. Requests do not wait for
 // memory: without it, a request fails at once.
 //
 // Each caller gets a share: an API key or an address without credentials a quarter, since many users or a whole backend
