@@ -50,7 +50,7 @@ func Document(t *testing.T) *openapi3.T {
 
 // IsPage reports whether a path is of a page for people, which is not an operation.
 func IsPage(path string) bool {
-	redirects := []string{"/", "/docs", "/docs/errors"}
+	redirects := []string{"/docs", "/docs/errors"}
 	return slices.Contains(redirects, path) || strings.HasPrefix(path, "/guides") || slices.Contains(web.Paths(), path)
 }
 

@@ -222,8 +222,8 @@ func (s *userStates) setRead(st *userState, r stateRead, renewed bool) {
 	s.setAvailability(st, r.availability.At(r.now.time), renewed)
 }
 
-// beginRead returns the number of a read, and adds the ongoing call as far as clients know if calls are read. It
-// returns false if the user has no connection any longer.
+// beginRead returns the number of a read. If calls are read, it adds the call that clients know as ongoing. It returns
+// false if the user has no connection any longer.
 func (s *userStates) beginRead(st *userState, why *reason) (began uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,9 +261,9 @@ func (s *userStates) readCalls(
 	return found, deleted, nil
 }
 
-// endAgain ends a call of a user that goes on although clients of the user were sent that it has ended: the store has
-// lost its end, as Redis does that fails over. Otherwise it would go on for as long as both parties are connected, and
-// the clients, which show no call, would not end it.
+// endAgain ends an ongoing call of a user whose clients were sent that it has ended: the store has lost its end, as
+// Redis does that fails over. Otherwise it would continue for as long as both parties are connected, and the clients,
+// which show no call, would not end it.
 func endAgain(ctx context.Context, s *Server, p lastseen.UserKey, c lastseen.Call) error {
 	_, finish, err := s.Calls.Act(ctx, p.Namespace, store.CallAct{ID: c.ID, User: p.User, Action: lastseen.End})
 	finish()

@@ -151,8 +151,8 @@ func TestFailedRefresh(t *testing.T) {
 	})
 }
 
-// TestEndsThatTheStoreLost: an ongoing call although the client was sent its end is ended, also if that fails at
-// first.
+// TestEndsThatTheStoreLost: a call whose end clients were sent, but which is ongoing in the store, is ended, also if
+// that fails at first.
 func TestEndsThatTheStoreLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
