@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -68,21 +67,17 @@ func (s *Store) writeAvailability(
 	ctx context.Context, c *resolvedNamespace, user string,
 	availability lastseen.AvailabilityState, at lastseen.Instant,
 ) (state lastseen.State, err error) {
-	creates := func(has sides) string {
-		switch {
-		case availability.Availability == lastseen.Invisible:
-			return "ehp"
-		case has.has("d") || availability != lastseen.AvailabilityState{Until: availability.Until}:
-			return "de"
-		}
-		return ""
-	}
 	cmd := s.runShards(redisclient.Confirmed(ctx), []shardCall{{
-		namespace: c.namespace, shard: c.of(user), script: scripts.SetAvailability,
-		prepare: func(has sides) (string, string, []any) {
-			return "defhmpru", creates(has) + s.feedLetters(ctx, c.namespace, c.of(user), has), []any{
-				linkBase(), int64(at), user,
-				string(availability.Availability), availability.Note, int64(availability.Until),
+		namespace: c.namespace, shard: c.of(user), script: scripts.SetAvailability, uses: "defhmpru", appends: true,
+		args: []any{
+			int64(at), user, string(availability.Availability), availability.Note, int64(availability.Until),
+		},
+		adapt: func(call *shardCall, has sides) {
+			switch {
+			case availability.Availability == lastseen.Invisible:
+				call.creates = "ehp"
+			case has.has("d") || availability != lastseen.AvailabilityState{Until: availability.Until}:
+				call.creates = "de"
 			}
 		},
 	}})[0]
@@ -221,14 +216,13 @@ func (s *Store) findHidden(ctx context.Context, checks []*hiddenCheck) {
 		check.hidden = true
 		user := func(i int) string { return check.events[i].User }
 		for _, chunk := range check.split(len(check.events), maxChunk, user) {
-			var args []any
-			for _, at := range chunk.index {
-				args = append(args, int64(check.events[at].At), &check.events[at].User)
+			call := shardCall{
+				namespace: check.namespace, shard: chunk.key, script: scripts.IsHidden, reads: true, uses: "hp",
 			}
-			calls = append(calls, shardCall{
-				namespace: check.namespace, shard: chunk.key, script: scripts.IsHidden, reads: true,
-				prepare: func(sides) (string, string, []any) { return "hp", "", slices.Clone(args) },
-			})
+			for _, at := range chunk.index {
+				call.args = append(call.args, int64(check.events[at].At), &check.events[at].User)
+			}
+			calls = append(calls, call)
 			reads = append(reads, func(cmd *redis.Cmd) { check.hidden = check.read(chunk, cmd) && check.hidden })
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,10 +19,7 @@ import (
 )
 
 // feeds keeps and reads changes feeds.
-type feeds struct {
-	*registry
-	rights atomic.Int32 // whether this server may use feeds
-}
+type feeds struct{ *registry }
 
 // openFeeds checks that this server can serve namespaces and that they can have feeds, and fills in errors.
 func (s *feeds) openFeeds(ctx context.Context, all []*resolvedNamespace) {
@@ -46,18 +42,10 @@ func (s *feeds) RecordChanges(ctx context.Context, name string, t lastseen.Thres
 	if !c.hasMeta && !c.exists {
 		return store.ErrNotRecorded
 	}
-	calls := make([]shardCall, c.shards)
-	for i, key := range c.all() {
-		calls[i] = shardCall{
-			namespace: c.namespace, shard: key, script: scripts.FeedRecord,
-			prepare: func(sides) (string, string, []any) {
-				return "", "fs", []any{
-					linkBase(), store.ChangesKept.Milliseconds(), t.Green.Milliseconds(), t.Yellow.Milliseconds(),
-				}
-			},
-		}
-	}
-	_, err = s.runShardsAll(ctx, calls)
+	_, err = s.runShardsAll(ctx, shardCall{
+		namespace: c.namespace, script: scripts.FeedRecord, creates: "fs", appends: true,
+		args: []any{store.ChangesKept.Milliseconds(), t.Green.Milliseconds(), t.Yellow.Milliseconds()},
+	}.onEach())
 	return err
 }
 
@@ -80,7 +68,10 @@ func (s *feeds) AdvanceChanges(caller context.Context, advances []*store.Changes
 	for i, w := range advances {
 		*w = store.ChangesAdvance{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
 		if w.Err = all[i].err; w.Err == nil {
-			calls = append(calls, s.advanceCalls(ctx, all[i].namespace, w)...)
+			calls = append(calls, shardCall{
+				namespace: all[i].namespace, script: scripts.FeedAdvance, reads: true, uses: "def", appends: true,
+				args: []any{s.holder, w.Thresholds.Green.Milliseconds(), w.Thresholds.Yellow.Milliseconds(), int64(w.Now)},
+			}.onEach()...)
 		}
 	}
 	cmds := s.runAdvances(caller, calls)
@@ -107,22 +98,6 @@ func (s *feeds) runAdvances(ctx context.Context, calls []shardCall) (cmds []*red
 		cancel()
 	}
 	return cmds
-}
-
-func (s *feeds) advanceCalls(ctx context.Context, ns namespace, w *store.ChangesAdvance) []shardCall {
-	calls := make([]shardCall, ns.shards)
-	args := []any{
-		s.holder, w.Thresholds.Green.Milliseconds(), w.Thresholds.Yellow.Milliseconds(), int64(w.Now),
-	}
-	for i, key := range ns.all() {
-		calls[i] = shardCall{
-			namespace: ns, shard: key, script: scripts.FeedAdvance, reads: true,
-			prepare: func(has sides) (string, string, []any) {
-				return "def", s.feedLetters(ctx, ns, key, has), append([]any{linkBase()}, args...)
-			},
-		}
-	}
-	return calls
 }
 
 // The results of feedadvance.lua.
@@ -193,25 +168,16 @@ const (
 )
 
 // allowsFeeds reports whether this server may use the commands of feeds. The first call asks Redis.
-func (s *feeds) allowsFeeds(ctx context.Context) bool {
+func (s *shards) allowsFeeds(ctx context.Context) bool {
 	if s.rights.Load() == rightsUnknown {
 		s.checkFeedRights(ctx)
 	}
 	return s.rights.Load() != rightsMissing
 }
 
-// feedLetters returns the letter of the entries if a shard has a feed to which this server may append: they are named
-// with it, although Redis may have lost them.
-func (s *feeds) feedLetters(ctx context.Context, ns namespace, shard string, has sides) string {
-	if has.has("f") && s.mayAppend(ctx, ns, shard) {
-		return "s"
-	}
-	return ""
-}
-
 // mayAppend reports whether this server may append to the feed of a shard. If not, it ends the feed, since it is about
 // to write without appending.
-func (s *feeds) mayAppend(ctx context.Context, ns namespace, shard string) bool {
+func (s *shards) mayAppend(ctx context.Context, ns namespace, shard string) bool {
 	if s.allowsFeeds(ctx) {
 		return true
 	}
@@ -221,7 +187,7 @@ func (s *feeds) mayAppend(ctx context.Context, ns namespace, shard string) bool 
 
 // checkFeedRights finds out whether this server may use the commands of feeds, and logs it if not. If a server cannot
 // be asked, what was known stays.
-func (s *feeds) checkFeedRights(ctx context.Context) {
+func (s *shards) checkFeedRights(ctx context.Context) {
 	var missing error
 	failed := false
 	for _, err := range s.client.ForEachPrimary(ctx, s.tryFeed) {
@@ -252,7 +218,7 @@ func (s *feeds) checkFeedRights(ctx context.Context) {
 const feedRights = "+@stream +pexpire"
 
 // tryFeed uses the commands of feeds on a key that does not exist.
-func (s *feeds) tryFeed(ctx context.Context, client *redis.Client, key string) error {
+func (s *shards) tryFeed(ctx context.Context, client *redis.Client, key string) error {
 	key = s.keys.prefix + "changes:{" + key + "}"
 	pipe := client.Pipeline()
 	pipe.XLen(ctx, key)

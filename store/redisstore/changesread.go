@@ -64,16 +64,13 @@ func (p *pendingRead) calls() []shardCall {
 		p.after, p.Reset = parsePositions(p.After, p.shards)
 		p.Reset = !p.Reset
 	}
-	calls := make([]shardCall, p.shards)
-	for i, key := range p.all() {
+	calls := shardCall{namespace: p.namespace, script: scripts.FeedRead, reads: true, uses: "fs"}.onEach()
+	for i := range calls {
 		id := ""
 		if p.after != nil {
 			id = p.after[i].id
 		}
-		calls[i] = shardCall{
-			namespace: p.namespace, shard: key, script: scripts.FeedRead, reads: true,
-			prepare: func(sides) (string, string, []any) { return "fs", "", []any{id, p.limit()} },
-		}
+		calls[i].args = []any{id, p.limit()}
 	}
 	return calls
 }

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -24,17 +23,11 @@ func (s *feeds) SnapshotChanges(ctx context.Context, name string, users []string
 	}
 	defer cancel()
 	index := make([][]int, c.shards)
-	args, calls := make([][]any, c.shards), make([]shardCall, c.shards)
+	calls := shardCall{namespace: c.namespace, script: scripts.FeedSnapshot, reads: true, uses: "df"}.onEach()
 	for i := range users {
 		shard := shardOf(users[i], c.shards)
 		index[shard] = append(index[shard], i)
-		args[shard] = append(args[shard], &users[i])
-	}
-	for i, key := range c.all() {
-		calls[i] = shardCall{
-			namespace: c.namespace, shard: key, script: scripts.FeedSnapshot, reads: true,
-			prepare: func(sides) (string, string, []any) { return "df", "", slices.Clone(args[i]) },
-		}
+		calls[shard].args = append(calls[shard].args, &users[i])
 	}
 	cmds, err := s.runShardsAll(ctx, calls)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -193,8 +192,7 @@ const (
 func (s *contacts) runContacts(
 	ctx context.Context, c *resolvedNamespace, owner string, task contactsTask, add, remove []string,
 ) (outcome int64, err error) {
-	args := append(make([]any, 0, 10+len(add)+len(remove)),
-		linkBase(), owner, store.MaxContacts, task.name, task.mark, maxContactsScript, len(add))
+	args := []any{owner, store.MaxContacts, task.name, task.mark, maxContactsScript, len(add)}
 	for _, ids := range [][]string{add, remove} {
 		for i := range ids {
 			args = append(args, &ids[i])
@@ -207,10 +205,8 @@ func (s *contacts) runContacts(
 		creates += "k"
 	}
 	cmd := s.runShards(redisclient.Confirmed(ctx), []shardCall{{
-		namespace: c.namespace, shard: c.of(owner), script: scripts.Contacts,
-		prepare: func(has sides) (string, string, []any) {
-			return "fk", creates + s.feedLetters(ctx, c.namespace, c.of(owner), has), slices.Clone(args)
-		},
+		namespace: c.namespace, shard: c.of(owner), script: scripts.Contacts, uses: "fk", creates: creates,
+		appends: true, args: args,
 	}})[0]
 	if err := redisclient.Translate(cmd.Err()); err != nil {
 		s.metaCache.recheck(c.name) // see record

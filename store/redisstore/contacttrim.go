@@ -102,12 +102,10 @@ func (s *contacts) trimContacts(
 			owners = walkOwners
 		}
 		calls[i] = shardCall{
-			namespace: ns, shard: key, script: scripts.ContactsTrim,
-			prepare: func(has sides) (string, string, []any) {
-				return "cfhp", "u" + s.feedLetters(ctx, ns, key, has), []any{
-					linkBase(), q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(),
-					limits.owners, limits.contacts, q.All, owners, walk.after,
-				}
+			namespace: ns, shard: key, script: scripts.ContactsTrim, uses: "cfhp", creates: "u", appends: true,
+			args: []any{
+				q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(),
+				limits.owners, limits.contacts, q.All, owners, walk.after,
 			},
 		}
 	}

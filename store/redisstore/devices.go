@@ -90,12 +90,9 @@ func (s *Store) writeDevices(ctx context.Context, d *pendingDevices) {
 func (s *Store) sendDevices(ctx context.Context, d *pendingDevices, chunks []*chunk) {
 	calls := make([]shardCall, len(chunks))
 	for i, c := range chunks {
-		creates := d.creates(c)
 		calls[i] = shardCall{
-			namespace: d.namespace, shard: c.key, script: scripts.Devices,
-			prepare: func(has sides) (string, string, []any) {
-				return "dfhmpr", creates + s.feedLetters(ctx, d.namespace, c.key, has), d.args(c)
-			},
+			namespace: d.namespace, shard: c.key, script: scripts.Devices, uses: "dfhmpr", creates: d.creates(c),
+			appends: true, args: d.args(c),
 		}
 	}
 	for i, cmd := range s.runShards(ctx, calls) {
@@ -129,7 +126,7 @@ func (d *pendingDevices) creates(c *chunk) string {
 func (d *pendingDevices) args(c *chunk) []any {
 	latest, window := lastseen.Instant(0), d.window.Milliseconds()
 	header := strconv.FormatInt(window, 10) + " 0"
-	args := append(make([]any, 0, 6+3*len(c.index)), linkBase(), nil, window, len(c.index))
+	args := append(make([]any, 0, 3+3*len(c.index)), nil, window, len(c.index))
 	var metas []any
 	for i, at := range c.index {
 		item := &d.items[at]
@@ -140,20 +137,20 @@ func (d *pendingDevices) args(c *chunk) []any {
 			metas = append(metas, i+1, &item.Meta)
 		}
 	}
-	args[1] = int64(latest)
+	args[0] = int64(latest)
 	return append(args, metas...)
 }
 
 // leaveArgs returns the arguments of devices.lua for leaves on all devices.
 func (c writeCmd) leaveArgs() []any {
 	none, latest := "", lastseen.Instant(0)
-	args := append(make([]any, 0, 6+3*len(c.index)), linkBase(), nil, 0, len(c.index))
+	args := append(make([]any, 0, 3+3*len(c.index)), nil, 0, len(c.index))
 	for _, at := range c.index {
 		event := &c.unique[at]
 		latest = max(latest, event.At)
 		args = append(args, int64(event.At), &event.User, &none)
 	}
-	args[1] = int64(latest)
+	args[0] = int64(latest)
 	return args
 }
 
@@ -198,8 +195,7 @@ func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserD
 		return devices, store.ErrNoDevices
 	}
 	cmd := s.runShards(ctx, []shardCall{{
-		namespace: c, shard: c.of(user), script: scripts.DevicesRead, reads: true,
-		prepare: func(sides) (string, string, []any) { return "mr", "", []any{user} },
+		namespace: c, shard: c.of(user), script: scripts.DevicesRead, reads: true, uses: "mr", args: []any{user},
 	}})[0]
 	reply, err := cmd.Slice()
 	if err != nil || len(reply) == 0 {

@@ -96,14 +96,10 @@ func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []rediscalls.
 	calls := make([]shardCall, len(chunks))
 	for i, chunk := range chunks {
 		calls[i] = shardCall{
-			namespace: ns, shard: chunk.key, script: scripts.InCall,
-			prepare: func(has sides) (string, string, []any) {
-				args := []any{linkBase()}
-				for _, at := range chunk.index {
-					args = append(args, &in[at].User, int64(in[at].Until))
-				}
-				return "f", "de" + s.feedLetters(ctx, ns, chunk.key, has), args
-			},
+			namespace: ns, shard: chunk.key, script: scripts.InCall, uses: "f", creates: "de", appends: true,
+		}
+		for _, at := range chunk.index {
+			calls[i].args = append(calls[i].args, &in[at].User, int64(in[at].Until))
 		}
 	}
 	cmds, err := s.runShardsAll(ctx, calls)

@@ -135,13 +135,9 @@ func (s *shards) compare(l *look) (*redisclient.Call, error) {
 		return nil, nil
 	}
 	letters := stored.only(sideLetters, strings.TrimPrefix(found, "-"))
-	others := make([]string, 0, len(letters)+1)
-	for _, letter := range letters {
-		others = append(others, l.sideKey(l.shard, letter))
-	}
 	keep := !l.reads
 	return &redisclient.Call{
-		Key: l.shard, Script: scripts.Look, Others: append(others, l.sidesKey(l.shard)),
+		Key: l.shard, Script: scripts.Look, Others: l.sideKeys(l.shard, letters),
 		Args: []any{keep, "", "", letters, text},
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -39,6 +40,15 @@ var sideWords = [...]string{
 // sideKey returns the side key of a shard with a letter.
 func (n namespace) sideKey(shard string, letter rune) string {
 	return n.namedKey(sideWords[strings.IndexRune(sideLetters, letter)], shard)
+}
+
+// sideKeys returns the side keys of a shard with some letters, and the key of the hash.
+func (n namespace) sideKeys(shard, letters string) []string {
+	keys := make([]string, 0, len(letters)+1)
+	for _, letter := range letters {
+		keys = append(keys, n.sideKey(shard, letter))
+	}
+	return append(keys, n.sidesKey(shard))
 }
 
 // sidesKey returns the key of the hash that says which side keys a shard has, and sidesField is its field.
@@ -118,6 +128,7 @@ type shards struct {
 	keys   keyspace
 	holder string // identifies this process, in leases and feeds
 	sides  knownSides
+	rights atomic.Int32 // whether this server may use feeds
 
 	metaCache metaCache // of their namespaces
 }
@@ -135,9 +146,22 @@ type shardCall struct {
 	script *redis.Script
 	reads  bool // it writes nothing, and has the empty reply where nothing exists
 
-	// prepare returns the letters of the side keys that the script uses if they exist, of those that it may create, and
-	// its arguments, given the side keys that exist.
-	prepare func(has sides) (uses, creates string, args []any)
+	uses    string // letters of the side keys that the script uses if they exist
+	creates string // letters of those that it may create
+	appends bool   // to the feed, if there is one: the first argument is a number that links follow, see feed.lua
+	args    []any
+
+	// adapt, if set, changes the call according to the side keys that exist.
+	adapt func(c *shardCall, has sides)
+}
+
+// onEach returns the call on each shard of its namespace.
+func (c shardCall) onEach() []shardCall {
+	calls := make([]shardCall, c.shards)
+	for i, key := range c.all() {
+		calls[i], calls[i].shard = c, key
+	}
+	return calls
 }
 
 // quickSideRuns is how often a script is sent again at once while its shard's side keys change, or its slot moves.
@@ -162,7 +186,7 @@ func (s *shards) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd 
 		ready, again := s.lookFirst(ctx, calls, open, cmds)
 		batch := make([]redisclient.Call, len(ready))
 		for i, at := range ready {
-			batch[i] = s.sidesCall(&calls[at], needs[at])
+			batch[i] = s.sidesCall(ctx, calls[at], needs[at])
 		}
 		for i, cmd := range s.client.RunEach(ctx, batch) {
 			at := ready[i]
@@ -186,22 +210,27 @@ func (s *shards) runShardsAll(ctx context.Context, calls []shardCall) ([]*redis.
 }
 
 // sidesCall returns the call of a script as sides.lua takes it, and also names the side keys that it asked for.
-func (s *shards) sidesCall(c *shardCall, needs string) redisclient.Call {
-	if !c.hasSideKeys() {
-		_, _, args := c.prepare("-")
-		return redisclient.Call{Key: c.shard, Script: c.script, Args: append(args, "", "", "")}
-	}
+func (s *shards) sidesCall(ctx context.Context, c shardCall, needs string) redisclient.Call {
 	known := s.sides.of(c.shard)
 	exist := sides(without(string(known.stored), known.lost))
-	uses, creates, args := c.prepare(exist)
-	letters := exist.only(uses, creates+needs)
-	others := make([]string, 0, len(letters)+1)
-	for _, letter := range letters {
-		others = append(others, c.sideKey(c.shard, letter))
+	if c.adapt != nil {
+		c.adapt(&c, exist)
 	}
+	args := make([]any, 0, 4+len(c.args))
+	if c.appends {
+		args = append(args, linkBase())
+	}
+	args = append(args, c.args...)
+	if !c.hasSideKeys() {
+		return redisclient.Call{Key: c.shard, Script: c.script, Args: append(args, "", "", "")}
+	}
+	if c.appends && exist.has("f") && s.mayAppend(ctx, c.namespace, c.shard) {
+		needs += "s" // although Redis may have lost the entries
+	}
+	letters := exist.only(c.uses, c.creates+needs)
 	return redisclient.Call{
-		Key: c.shard, Script: c.script, Others: append(others, c.sidesKey(c.shard)),
-		Args: append(args, without(uses, known.lost), letters, string(known.stored)),
+		Key: c.shard, Script: c.script, Others: c.sideKeys(c.shard, letters),
+		Args: append(args, without(c.uses, known.lost), letters, string(known.stored)),
 	}
 }
 
@@ -250,10 +279,10 @@ func (s *shards) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
 	if !ns.hasSideKeys() {
 		return all, nil
 	}
-	calls, open := make([]shardCall, ns.shards), make([]int, ns.shards)
-	for i, key := range ns.all() {
-		calls[i], open[i] = shardCall{namespace: ns, shard: key, reads: true}, i
-		s.sides.set(key, knownShard{})
+	calls, open := shardCall{namespace: ns, reads: true}.onEach(), make([]int, ns.shards)
+	for i, c := range calls {
+		open[i] = i
+		s.sides.set(c.shard, knownShard{})
 	}
 	cmds := make([]*redis.Cmd, ns.shards)
 	s.lookFirst(ctx, calls, open, cmds)
@@ -269,14 +298,9 @@ func (s *shards) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
 // deleteShards deletes the shards of a namespace with all side keys, each in one script. Given the present, it leaves
 // those that are used; with looks, all of them. It reports whether there are any that are used.
 func (s *shards) deleteShards(ctx context.Context, ns namespace, present any, looks bool) (used bool, err error) {
-	calls := make([]shardCall, ns.shards)
-	for i, key := range ns.all() {
-		calls[i] = shardCall{
-			namespace: ns, shard: key, script: scripts.DeleteShard, reads: true,
-			prepare: func(sides) (string, string, []any) { return sideLetters, "", []any{present, looks} },
-		}
-	}
-	cmds, err := s.runShardsAll(ctx, calls)
+	cmds, err := s.runShardsAll(ctx, shardCall{
+		namespace: ns, script: scripts.DeleteShard, reads: true, uses: sideLetters, args: []any{present, looks},
+	}.onEach())
 	for _, cmd := range cmds {
 		used = used || cmd.Val() == int64(1)
 	}

@@ -115,12 +115,10 @@ func (s *Store) trim(ctx context.Context, ns namespace, q store.TrimQuery, limit
 			continue
 		}
 		calls = append(calls, shardCall{
-			namespace: ns, shard: ns.shard(i), script: scripts.Trim, reads: true,
-			prepare: func(sides) (string, string, []any) {
-				return "dfmru", "", []any{
-					q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
-					limit, q.All, ns.time(lastseen.MaxInstant + 1),
-				}
+			namespace: ns, shard: ns.shard(i), script: scripts.Trim, reads: true, uses: "dfmru",
+			args: []any{
+				q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
+				limit, q.All, ns.time(lastseen.MaxInstant + 1),
 			},
 		})
 	}

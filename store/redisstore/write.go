@@ -157,7 +157,7 @@ func (s *Store) chunkSize(ns namespace, left bool) (size, trip int) {
 func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
 	calls := make([]shardCall, len(cmds))
 	for i, c := range cmds {
-		calls[i] = c.call(ctx, s, left)
+		calls[i] = c.call(left)
 	}
 	for i, reply := range s.runShards(ctx, calls) {
 		c := cmds[i]
@@ -169,29 +169,20 @@ func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
 	}
 }
 
-// uses returns the letters of the side keys that the script for a chunk uses.
-func (c writeCmd) uses(left bool) string {
-	if left {
-		return "dfhmpr"
-	}
-	return "dfhp"
-}
-
 // call returns the script for a chunk.
-func (c writeCmd) call(ctx context.Context, s *Store, left bool) shardCall {
-	run := shardCall{namespace: c.namespace, shard: c.key, script: scripts.Ping}
+func (c writeCmd) call(left bool) shardCall {
+	run := shardCall{namespace: c.namespace, shard: c.key, script: scripts.Ping, uses: "dfhp"}
 	if left {
-		run.script = scripts.Leave
+		run.script, run.uses = scripts.Leave, "dfhmpr"
 	}
-	run.prepare = func(has sides) (string, string, []any) {
-		appends := s.feedLetters(ctx, c.namespace, c.key, has)
+	run.adapt = func(run *shardCall, has sides) {
 		switch {
 		case left && has.has("r"):
-			return c.uses(left), appends, c.leaveArgs()
+			run.appends, run.args = true, c.leaveArgs()
 		case has.has("f"):
-			return c.uses(left), appends, c.feedArgs(left)
+			run.appends, run.args = true, c.feedArgs(left)
 		default:
-			return c.uses(left), "", c.args(left)
+			run.args = c.args(left)
 		}
 	}
 	return run
@@ -204,7 +195,7 @@ func (c writeCmd) args(left bool) []any {
 	for _, at := range c.index {
 		earliest, latest = min(earliest, c.unique[at].At), max(latest, c.unique[at].At)
 	}
-	args := make([]any, 0, 6+3*len(c.index))
+	args := make([]any, 0, 4+3*len(c.index))
 	if left {
 		args = append(args, int64(latest), c.perScore())
 	} else {
@@ -236,7 +227,7 @@ func (c writeCmd) feedArgs(left bool) []any {
 	for _, at := range c.index {
 		latest = max(latest, c.unique[at].At)
 	}
-	args := append(make([]any, 0, 6+2*len(c.index)), linkBase(), int64(latest), left, c.sampled)
+	args := append(make([]any, 0, 3+2*len(c.index)), int64(latest), left, c.sampled)
 	var last lastseen.Instant
 	var score *string
 	for _, at := range c.index {
@@ -334,10 +325,8 @@ func (s *Store) forgetUser(ctx context.Context, ns namespace, user string) error
 		return redisclient.Translate(s.client.ZRem(redisclient.Confirmed(ctx), shard, user).Err())
 	}
 	_, err := s.runShardsAll(redisclient.Confirmed(ctx), []shardCall{{
-		namespace: ns, shard: shard, script: scripts.FeedForget, reads: true,
-		prepare: func(has sides) (string, string, []any) {
-			return "defhmpr", s.feedLetters(ctx, ns, shard, has), []any{linkBase(), user}
-		},
+		namespace: ns, shard: shard, script: scripts.FeedForget, reads: true, uses: "defhmpr", appends: true,
+		args: []any{user},
 	}})
 	return err
 }
