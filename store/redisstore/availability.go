@@ -155,30 +155,32 @@ func textOf(cmd *redis.StringCmd) (text string, found bool, err error) {
 
 // What follows keeps hidden users from creating a namespace that does not exist: see docs/decisions/availability.md.
 
-// hiddenCheck finds out whether all events of a batch are hidden, in a namespace that does not exist.
-type hiddenCheck struct {
-	*resolvedNamespace
-	events []store.PresenceEvent
-	states []lastseen.State // of the events' users, if they are hidden
-	hidden bool
-}
-
 // withoutHidden returns the batches that have something to write, and their namespaces. In a namespace that does not
-// exist, a batch of hidden users alone must not create it: the states of such a batch are filled in.
+// exist, a batch of hidden users alone must not create it: the states of such a batch are filled in. All are checked in
+// one round trip. After an error nothing counts as hidden: the error comes up again when the batch is written.
 func (s *Store) withoutHidden(
 	ctx context.Context, all []*pendingBatch,
 ) (written []*pendingBatch, namespaces []*resolvedNamespace) {
-	var checks []*hiddenCheck
-	checked := map[*pendingBatch]*hiddenCheck{}
+	var calls []shardCall
+	var reads []func(*redis.Cmd)
 	for _, b := range all {
-		if b.mayBeNew() {
-			checked[b] = &hiddenCheck{&b.resolvedNamespace, b.unique, b.states, false}
-			checks = append(checks, checked[b])
+		if b.hidden = b.mayBeNew(); !b.hidden {
+			continue
+		}
+		for _, chunk := range b.split(len(b.unique), maxChunk, b.user) {
+			call := shardCall{namespace: b.namespace, shard: chunk.key, script: scripts.IsHidden, reads: true, uses: "hp"}
+			for _, at := range chunk.index {
+				call.args = append(call.args, int64(b.unique[at].At), &b.unique[at].User)
+			}
+			calls = append(calls, call)
+			reads = append(reads, func(cmd *redis.Cmd) { b.hidden = b.readHidden(chunk, cmd) && b.hidden })
 		}
 	}
-	s.findHidden(ctx, checks)
+	for i, cmd := range s.runShards(ctx, calls) {
+		reads[i](cmd)
+	}
 	for _, b := range all {
-		if check := checked[b]; check == nil || !check.hidden {
+		if !b.hidden {
 			written, namespaces = append(written, b), append(namespaces, &b.resolvedNamespace)
 		}
 	}
@@ -190,52 +192,8 @@ func (c *resolvedNamespace) mayBeNew() bool {
 	return c.err == nil && !c.hasMeta && !c.exists && c.hasSideKeys()
 }
 
-// allDevicesHidden reports whether all items of a batch of devices are hidden, in a namespace that does not exist. Then
-// it fills in the states.
-func (s *Store) allDevicesHidden(ctx context.Context, d *pendingDevices) bool {
-	if !d.mayBeNew() {
-		return false
-	}
-	check := &hiddenCheck{resolvedNamespace: &d.resolvedNamespace, states: make([]lastseen.State, len(d.items))}
-	for _, item := range d.items {
-		check.events = append(check.events, store.PresenceEvent{User: item.User, At: item.At})
-	}
-	s.findHidden(ctx, []*hiddenCheck{check})
-	for i, state := range check.states {
-		d.states[d.items[i].User] = state // if they are not hidden, writing them replaces it
-	}
-	return check.hidden
-}
-
-// findHidden makes checks, all in one round trip. After an error nothing counts as hidden: the error comes up again
-// when the batch is written.
-func (s *Store) findHidden(ctx context.Context, checks []*hiddenCheck) {
-	var calls []shardCall
-	var reads []func(*redis.Cmd)
-	for _, check := range checks {
-		check.hidden = true
-		user := func(i int) string { return check.events[i].User }
-		for _, chunk := range check.split(len(check.events), maxChunk, user) {
-			call := shardCall{
-				namespace: check.namespace, shard: chunk.key, script: scripts.IsHidden, reads: true, uses: "hp",
-			}
-			for _, at := range chunk.index {
-				call.args = append(call.args, int64(check.events[at].At), &check.events[at].User)
-			}
-			calls = append(calls, call)
-			reads = append(reads, func(cmd *redis.Cmd) { check.hidden = check.read(chunk, cmd) && check.hidden })
-		}
-	}
-	if len(calls) == 0 { // as for almost all batches
-		return
-	}
-	for i, cmd := range s.runShards(ctx, calls) {
-		reads[i](cmd)
-	}
-}
-
-// read reads the reply of is_hidden.lua to a chunk, and reports whether all of it is hidden.
-func (h *hiddenCheck) read(chunk *chunk, cmd *redis.Cmd) bool {
+// readHidden reads the reply of is_hidden.lua to a chunk, and reports whether all of it is hidden.
+func (b *pendingBatch) readHidden(chunk *chunk, cmd *redis.Cmd) bool {
 	reply, err := redisclient.Slice(cmd.Val(), 2)
 	if err != nil || cmd.Err() != nil {
 		return false
@@ -245,7 +203,7 @@ func (h *hiddenCheck) read(chunk *chunk, cmd *redis.Cmd) bool {
 		return false
 	}
 	for i, at := range chunk.index {
-		if h.states[at], err = h.stateOfReply(scores[i]); err != nil {
+		if b.states[at], err = b.stateOfReply(scores[i]); err != nil {
 			return false
 		}
 	}

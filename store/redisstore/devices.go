@@ -2,12 +2,9 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -21,136 +18,65 @@ import (
 func (s *Store) RecordDevices(
 	ctx context.Context, name string, window time.Duration, batch []store.DeviceEvent,
 ) ([]lastseen.State, error) {
-	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
-	if err != nil {
-		return nil, err
+	b := &eventBatch{Namespace: name}
+	can := s.keys.namespace(name).hasSideKeys()
+	for i := range batch {
+		if can {
+			b.Items = append(b.Items, store.PresenceEvent{User: batch[i].User, At: batch[i].At})
+		}
 	}
-	defer cancel()
-	d := &pendingDevices{
-		pendingBatch: pendingBatch{resolvedNamespace: resolvedNamespace{namespace: s.keys.namespace(name)}},
-		window:       window, items: batch, states: make(map[string]lastseen.State, len(batch)),
-	}
-	if !d.hasSideKeys() {
+	s.record(ctx, 2*s.client.Timeout, []*eventBatch{b}, recording{devices: batch, window: window})
+	if b.Err == nil && !can {
 		return nil, store.ErrNoDevices
 	}
-	if len(batch) == 0 {
-		return nil, nil
-	}
-	s.verify(ctx, []*resolvedNamespace{&d.resolvedNamespace})
-	if s.allDevicesHidden(ctx, d) {
-		return d.result(), nil
-	}
-	if s.admit(ctx, []*resolvedNamespace{&d.resolvedNamespace}); d.err != nil {
-		return nil, d.err
-	}
-	if s.writeDevices(redisclient.Confirmed(ctx), d); d.err != nil {
-		s.metaCache.recheck(name) // see record
-		return nil, d.err
-	}
-	if d.created { // perhaps since another server deleted the namespace
-		s.register(ctx, []*resolvedNamespace{&d.resolvedNamespace}, 0)
-	}
-	return d.result(), d.err
-}
-
-// pendingDevices is a batch that is being written.
-type pendingDevices struct {
-	pendingBatch // without a batch
-	window       time.Duration
-	items        []store.DeviceEvent
-	states       map[string]lastseen.State // of the users, after their last item
-}
-
-// result returns the state of each item's user.
-func (d *pendingDevices) result() []lastseen.State {
-	states := make([]lastseen.State, len(d.items))
-	for i := range d.items {
-		states[i] = d.states[d.items[i].User]
-	}
-	return states
+	return b.States, b.Err
 }
 
 // maxDeviceTrip bounds the items of one round trip: see maxDeviceTrim.
 const maxDeviceTrip = 2 * maxDeviceChunk
 
-// writeDevices sends a batch to its shards, in as few round trips as [maxDeviceTrip] allows, and fills in the states.
-func (s *Store) writeDevices(ctx context.Context, d *pendingDevices) {
-	chunks := d.split(len(d.items), maxDeviceChunk, func(i int) string { return d.items[i].User })
-	for len(chunks) > 0 && d.err == nil {
-		n, members := 0, 0
-		for n < len(chunks) && (n == 0 || members+len(chunks[n].index) <= maxDeviceTrip) {
-			members += len(chunks[n].index)
-			n++
-		}
-		s.sendDevices(ctx, d, chunks[:n])
-		chunks = chunks[n:]
-	}
-}
-
-func (s *Store) sendDevices(ctx context.Context, d *pendingDevices, chunks []*chunk) {
-	calls := make([]shardCall, len(chunks))
-	for i, c := range chunks {
-		calls[i] = shardCall{
-			namespace: d.namespace, shard: c.key, script: scripts.Devices, uses: "dfhmpr", creates: d.creates(c),
-			appends: true, args: d.args(c),
-		}
-	}
-	for i, cmd := range s.runShards(ctx, calls) {
-		err := redisclient.Translate(cmd.Err())
-		if err == nil {
-			err = s.readDeviceStates(d, chunks[i], cmd)
-		}
-		if d.err == nil {
-			d.err = err
-		}
-	}
-}
-
-// creates returns the letters of the side keys that a chunk may create: devices, metas, and details if a user does not
-// use a device.
-func (d *pendingDevices) creates(c *chunk) string {
+// createsOfDevices returns the letters of the side keys that a chunk may create: devices, metas, and details if a user
+// does not use a device.
+func (c writeCmd) createsOfDevices() string {
 	letters := "r"
 	for _, at := range c.index {
-		if d.items[at].Meta != "" {
+		if c.devices[at].Meta != "" {
 			letters += "m"
 		}
-		if d.items[at].Idle != 0 {
+		if c.devices[at].Idle != 0 {
 			letters += "d"
 		}
 	}
 	return letters
 }
 
-// args returns the arguments of devices.lua. Texts are passed as pointers: as strings, each would be copied into an
-// interface.
-func (d *pendingDevices) args(c *chunk) []any {
-	latest, window := lastseen.Instant(0), d.window.Milliseconds()
+// deviceArgs returns the arguments of devices.lua. Texts are passed as pointers: as strings, each would be copied into
+// an interface.
+func (c writeCmd) deviceArgs() []any {
+	_, latest := c.times()
+	window := c.window.Milliseconds()
 	header := strconv.FormatInt(window, 10) + " 0"
-	args := append(make([]any, 0, 3+3*len(c.index)), nil, window, len(c.index))
+	args := append(make([]any, 0, 3+3*len(c.index)), int64(latest), window, len(c.index))
 	var metas []any
 	for i, at := range c.index {
-		item := &d.items[at]
-		latest = max(latest, item.At)
+		item := &c.devices[at]
 		text := deviceText(header, item)
 		args = append(args, int64(item.At), &item.User, &text)
 		if item.Meta != "" {
 			metas = append(metas, i+1, &item.Meta)
 		}
 	}
-	args[0] = int64(latest)
 	return append(args, metas...)
 }
 
 // leaveArgs returns the arguments of devices.lua for leaves on all devices.
 func (c writeCmd) leaveArgs() []any {
-	none, latest := "", lastseen.Instant(0)
-	args := append(make([]any, 0, 3+3*len(c.index)), nil, 0, len(c.index))
+	_, latest := c.times()
+	none := ""
+	args := append(make([]any, 0, 3+3*len(c.index)), int64(latest), 0, len(c.index))
 	for _, at := range c.index {
-		event := &c.unique[at]
-		latest = max(latest, event.At)
-		args = append(args, int64(event.At), &event.User, &none)
+		args = append(args, int64(c.unique[at].At), &c.unique[at].User, &none)
 	}
-	args[0] = int64(latest)
 	return args
 }
 
@@ -165,17 +91,6 @@ func deviceText(header string, item *store.DeviceEvent) string {
 		header += "\n" + string(item.Kind)
 	}
 	return header + " " + item.ID + "\t0 " + strconv.FormatInt(int64(item.Idle), 10) + " "
-}
-
-// readDeviceStates reads the reply to a chunk.
-func (s *Store) readDeviceStates(d *pendingDevices, c *chunk, cmd *redis.Cmd) error {
-	parts, err := s.readWritten(&d.pendingBatch, c, cmd.Val(), false,
-		func(at int) lastseen.Instant { return d.items[at].At },
-		func(at int, state lastseen.State) { d.states[d.items[at].User] = state })
-	if err == nil && len(parts) < 4 {
-		return errors.New("script reply too short")
-	}
-	return err
 }
 
 // warnOfRecords logs a user whose records another program wrote.

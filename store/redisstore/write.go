@@ -25,18 +25,25 @@ func (s *Store) Ping(ctx context.Context, name string, items []store.PresenceEve
 
 // PingBatches implements [store.Batcher].
 func (s *Store) PingBatches(ctx context.Context, batches []*eventBatch) {
-	s.record(ctx, s.client.Timeout, batches, false)
+	s.record(ctx, s.client.Timeout, batches, recording{})
 }
 
 // Leave implements [store.Store].
 func (s *Store) Leave(ctx context.Context, name string, items []store.PresenceEvent) ([]lastseen.State, error) {
 	b := &eventBatch{Namespace: name, Items: items}
-	s.record(ctx, 2*s.client.Timeout, []*eventBatch{b}, true)
+	s.record(ctx, 2*s.client.Timeout, []*eventBatch{b}, recording{left: true})
 	return b.States, b.Err
 }
 
-// eventBatch is a batch of pings or of leaves.
+// eventBatch is a batch of pings or of leaves, or of what devices assert.
 type eventBatch = store.Batch[store.PresenceEvent]
+
+// recording is what batches record: pings, leaves, or what devices assert.
+type recording struct {
+	left    bool
+	devices []store.DeviceEvent // the items of the only batch
+	window  time.Duration       // of devices
+}
 
 // pendingBatch is a batch that is being written.
 type pendingBatch struct {
@@ -46,10 +53,11 @@ type pendingBatch struct {
 	place             []int                 // for each item, the place of its user in unique
 	states            []lastseen.State      // of unique
 	created           bool                  // a key was made
+	hidden            bool                  // all of it is hidden, in a namespace that does not exist
 }
 
-// record writes batches of pings or, with left, of leaves. Empty batches have no effect.
-func (s *Store) record(ctx context.Context, limit time.Duration, batches []*eventBatch, left bool) {
+// record writes batches. Empty ones have no effect.
+func (s *Store) record(ctx context.Context, limit time.Duration, batches []*eventBatch, what recording) {
 	ctx, cancel, err := s.client.Begin(ctx, limit)
 	if err != nil {
 		fail(batches, err)
@@ -60,7 +68,7 @@ func (s *Store) record(ctx context.Context, limit time.Duration, batches []*even
 	s.verify(ctx, namespaces)
 	written, namespaces := s.withoutHidden(ctx, all)
 	s.admit(ctx, namespaces)
-	s.write(redisclient.Confirmed(ctx), written, left)
+	s.write(redisclient.Confirmed(ctx), written, what)
 	s.afterWrite(ctx, written)
 	for _, b := range all {
 		b.finish()
@@ -117,86 +125,116 @@ func (b *pendingBatch) finish() {
 type writeCmd struct {
 	*pendingBatch
 	*chunk
+	recording
 	sampled bool // the time since the first user's previous ping is wanted
 }
 
-// write sends batches to their shards, in as few round trips as chunkSize allows, and fills in the resulting states.
-// Once a batch has an error, the rest of it is not sent.
-func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
+// write sends batches to their shards, in as few round trips as chunks allows, and fills in the resulting states. Once
+// a batch has an error, the rest of it is not sent.
+func (s *Store) write(ctx context.Context, all []*pendingBatch, what recording) {
 	var cmds []writeCmd
 	members := 0
 	for _, b := range all {
-		size, trip := s.chunkSize(b.namespace, left)
-		for _, c := range b.split(len(b.unique), size, func(i int) string { return b.unique[i].User }) {
+		chunks, trip := s.chunks(b, what)
+		for _, c := range chunks {
 			if members += len(c.index); members > trip {
-				s.send(ctx, cmds, left)
+				s.send(ctx, cmds)
 				cmds, members = nil, len(c.index)
 			}
 			if b.err == nil {
-				cmds = append(cmds, writeCmd{b, c, !left && s.samplesGap()})
+				sampled := !what.left && what.devices == nil && s.samplesGap()
+				cmds = append(cmds, writeCmd{b, c, what, sampled})
 			}
 		}
 	}
-	s.send(ctx, cmds, left)
+	s.send(ctx, cmds)
 }
 
-// chunkSize returns how many members a script and a round trip record at most, by what is known of the side keys.
-func (s *Store) chunkSize(ns namespace, left bool) (size, trip int) {
-	size = maxChunk
-	for k := range ns.shards {
-		switch known := s.sides.of(ns.shard(k)).stored; {
-		case left && known.has("r"):
-			return maxDeviceChunk, maxDeviceTrip
+// chunks returns what scripts record of a batch, and how many members a round trip records at most, by what is known of
+// the side keys.
+func (s *Store) chunks(b *pendingBatch, what recording) (chunks []*chunk, trip int) {
+	if what.devices != nil {
+		user := func(i int) string { return what.devices[i].User }
+		return b.split(len(what.devices), maxDeviceChunk, user), maxDeviceTrip
+	}
+	size, trip := maxChunk, maxMembers
+	for _, key := range b.all() {
+		switch known := s.sides.of(key).stored; {
+		case what.left && known.has("r"):
+			size, trip = maxDeviceChunk, maxDeviceTrip
 		case known.has("f"):
-			size = maxFeedChunk
+			size = min(size, maxFeedChunk)
 		}
 	}
-	return size, maxMembers
+	return b.split(len(b.unique), size, b.user), trip
 }
 
-func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
+// user returns the user at a place of unique.
+func (b *pendingBatch) user(i int) string { return b.unique[i].User }
+
+func (s *Store) send(ctx context.Context, cmds []writeCmd) {
 	calls := make([]shardCall, len(cmds))
 	for i, c := range cmds {
-		calls[i] = c.call(left)
+		calls[i] = c.call()
 	}
 	for i, reply := range s.runShards(ctx, calls) {
 		c := cmds[i]
 		err := redisclient.Translate(reply.Err())
 		if err == nil {
-			err = s.readStates(c, reply.Val(), left)
+			err = s.readStates(c, reply.Val())
 		}
 		c.err = cmp.Or(c.err, err)
 	}
 }
 
 // call returns the script for a chunk.
-func (c writeCmd) call(left bool) shardCall {
+func (c writeCmd) call() shardCall {
 	run := shardCall{namespace: c.namespace, shard: c.key, script: scripts.Ping, uses: "dfhp"}
-	if left {
+	switch {
+	case c.devices != nil:
+		run.script, run.uses, run.creates = scripts.Devices, "dfhmpr", c.createsOfDevices()
+		run.appends, run.args = true, c.deviceArgs()
+		return run
+	case c.left:
 		run.script, run.uses = scripts.Leave, "dfhmpr"
 	}
 	run.adapt = func(run *shardCall, has sides) {
 		switch {
-		case left && has.has("r"):
+		case c.left && has.has("r"):
 			run.appends, run.args = true, c.leaveArgs()
 		case has.has("f"):
-			run.appends, run.args = true, c.feedArgs(left)
+			run.appends, run.args = true, c.feedArgs()
 		default:
-			run.args = c.args(left)
+			run.args = c.args()
 		}
 	}
 	return run
 }
 
+// item returns the time of an item of the chunk, and the state of its user.
+func (c writeCmd) item(at int) (sent lastseen.Instant, state *lastseen.State) {
+	if c.devices != nil {
+		return c.devices[at].At, &c.states[c.place[at]]
+	}
+	return c.unique[at].At, &c.states[at]
+}
+
+// times returns the earliest and the latest time of the chunk.
+func (c writeCmd) times() (earliest, latest lastseen.Instant) {
+	earliest = lastseen.MaxInstant
+	for _, at := range c.index {
+		sent, _ := c.item(at)
+		earliest, latest = min(earliest, sent), max(latest, sent)
+	}
+	return earliest, latest
+}
+
 // args returns the arguments of pingplain.lua or leaveplain.lua. Most events of a batch have the same time: it is
 // formatted once. Users and times are passed as pointers: as strings, each would be copied into an interface.
-func (c writeCmd) args(left bool) []any {
-	earliest, latest := lastseen.MaxInstant, lastseen.Instant(0)
-	for _, at := range c.index {
-		earliest, latest = min(earliest, c.unique[at].At), max(latest, c.unique[at].At)
-	}
+func (c writeCmd) args() []any {
+	earliest, latest := c.times()
 	args := make([]any, 0, 4+3*len(c.index))
-	if left {
+	if c.left {
 		args = append(args, int64(latest), c.perScore())
 	} else {
 		args = append(args, "-"+c.time(earliest), int64(latest), c.perScore(), c.sampled)
@@ -206,14 +244,14 @@ func (c writeCmd) args(left bool) []any {
 	for _, at := range c.index {
 		event := &c.unique[at]
 		if score == nil || event.At != last {
-			text := c.score(lastseen.State{At: event.At, Left: left})
+			text := c.score(lastseen.State{At: event.At, Left: c.left})
 			last, score = event.At, &text
-			if left {
+			if c.left {
 				next := c.time(event.At + 1)
 				past = &next
 			}
 		}
-		if args = append(args, score); left {
+		if args = append(args, score); c.left {
 			args = append(args, past)
 		}
 		args = append(args, &event.User)
@@ -222,12 +260,9 @@ func (c writeCmd) args(left bool) []any {
 }
 
 // feedArgs returns the arguments of feedwrite.lua.
-func (c writeCmd) feedArgs(left bool) []any {
-	latest := lastseen.Instant(0)
-	for _, at := range c.index {
-		latest = max(latest, c.unique[at].At)
-	}
-	args := append(make([]any, 0, 3+2*len(c.index)), int64(latest), left, c.sampled)
+func (c writeCmd) feedArgs() []any {
+	_, latest := c.times()
+	args := append(make([]any, 0, 3+2*len(c.index)), int64(latest), c.left, c.sampled)
 	var last lastseen.Instant
 	var score *string
 	for _, at := range c.index {
@@ -241,53 +276,49 @@ func (c writeCmd) feedArgs(left bool) []any {
 	return args
 }
 
-func (s *Store) readStates(c writeCmd, reply any, left bool) error {
-	parts, err := s.readWritten(c.pendingBatch, c.chunk, reply, left,
-		func(at int) lastseen.Instant { return c.unique[at].At },
-		func(at int, state lastseen.State) { c.states[at] = state })
-	if err == nil && c.sampled && len(parts) > 2 {
-		s.observeGap(c, parts[2])
-	}
-	return err
-}
-
 // hidesPart is the place in a reply at which scripts report that items were hidden.
 const hidesPart = 5
 
-// readWritten reads what the replies to events of users and of devices have in common, and returns all of the reply.
-// Sent has the time of each item, and set takes the state of its user.
-func (s *Store) readWritten(
-	b *pendingBatch, c *chunk, reply any, left bool, sent func(int) lastseen.Instant, set func(int, lastseen.State),
-) (parts []any, err error) {
-	parts, err = redisclient.Slice(reply, -1)
+// readStates reads the reply to a chunk.
+func (s *Store) readStates(c writeCmd, reply any) error {
+	parts, err := redisclient.Slice(reply, -1)
 	if err != nil || len(parts) == 0 {
-		return nil, cmp.Or(err, errors.New("empty script reply"))
+		return cmp.Or(err, errors.New("empty script reply"))
 	}
-	b.created = b.created || parts[0] == int64(1)
+	c.created = c.created || parts[0] == int64(1)
 	if len(parts) > 4 && parts[4] != nil {
-		s.warnOfRecords(b.namespace, parts[4])
+		s.warnOfRecords(c.namespace, parts[4])
 	}
 	if len(parts) == 1 || parts[1] == nil {
 		for _, at := range c.index {
-			set(at, lastseen.State{At: sent(at), Left: left})
+			sent, state := c.item(at)
+			*state = lastseen.State{At: sent, Left: c.left}
 		}
-		return parts, nil
+	} else if err := s.readScores(c, parts); err != nil {
+		return err
 	}
+	if c.sampled && len(parts) > 2 {
+		s.observeGap(c, parts[2])
+	}
+	return nil
+}
+
+// readScores reads the scores in a reply.
+func (s *Store) readScores(c writeCmd, parts []any) error {
 	scores, err := redisclient.Slice(parts[1], len(c.index))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i, at := range c.index {
-		state, err := b.stateOfReply(scores[i])
-		if err != nil {
-			return nil, err
+		sent, state := c.item(at)
+		if *state, err = c.stateOfReply(scores[i]); err != nil {
+			return err
 		}
-		set(at, state)
-		if len(parts) <= hidesPart && state.Known() && state.At < sent(at) {
+		if len(parts) <= hidesPart && state.Known() && state.At < sent {
 			s.replaced.Add(1) // without hidden times, only a time too far ahead results in an earlier one
 		}
 	}
-	return parts, nil
+	return nil
 }
 
 // gapSample is how many commands there are for each whose gap is observed, on average. An observation costs Redis one
