@@ -28,12 +28,11 @@ func arrows() map[string][]string {
 		"store":       {""},
 		"store/clock": {""},
 		"store/redisstore": {
-			"", "store", "store/redisstore/rediscalls", "store/redisstore/redisclient",
+			"", "store", "store/redisstore/redisclient",
 			"store/redisstore/replica", "store/redisstore/scripts",
 		},
 		"store/redisstore/scripts":     {"", "store"},
 		"store/redisstore/redisclient": {"", "store", "store/clock", "store/redisstore/scripts"},
-		"store/redisstore/rediscalls":  {"", "store", "store/redisstore/redisclient", "store/redisstore/scripts"},
 		"store/redisstore/replica":     {"", "store", "store/redisstore/redisclient"},
 		"store/filestore":              {"", "store", "store/memstore", "store/memstore/packed"},
 		"store/memstore":               {"", "store", "store/clock", "store/memstore/packed"},

@@ -7,7 +7,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/store/redisstore/rediscalls"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -46,17 +45,17 @@ func (s *Store) FirstUsers(name string) (users []string) {
 
 // outboxOf returns the key of the users who have to be copied.
 func (s *Store) outboxOf(name string) string {
-	return callNamespace{&resolvedNamespace{namespace: s.keys.namespace(name)}, s}.Key("calloutbox")
+	return s.keys.namespace(name).callKey("calloutbox")
 }
 
 // SetInCall records until when a user is in a call.
 func (s *Store) SetInCall(ctx context.Context, name, user string, until lastseen.Instant) error {
-	ctx, cancel, ns, err := s.openCalls(ctx, name)
+	ctx, cancel, c, err := s.openCalls(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	return ns.SetInCalls(ctx, []rediscalls.InCall{{User: user, Until: until}})
+	return s.setInCalls(ctx, c, []inCall{{user: user, until: until}})
 }
 
 // NoteInCalls notes that users have to be copied, as a step does.

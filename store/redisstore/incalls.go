@@ -2,104 +2,85 @@ package redisstore
 
 import (
 	"context"
+	"time"
 
-	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/redisstore/rediscalls"
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
-// This file gives package rediscalls its namespaces, and records who is in a call: see docs/decisions/calls.md.
+// This file records who is in a call: see docs/decisions/calls.md.
 
-// callNamespace is a [rediscalls.Namespace].
-type callNamespace struct {
-	*resolvedNamespace
-	s *Store
+// inCall says until when a user is in a call; 0 for not.
+type inCall struct {
+	user  string
+	until lastseen.Instant // by the clock of the Redis that has the calls
 }
 
-// openCalls is a [rediscalls.Open].
-func (s *Store) openCalls(
-	ctx context.Context, name string,
-) (context.Context, context.CancelFunc, rediscalls.Namespace, error) {
-	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.verify)
+const (
+	copyAttempts = 5 // others change what is copied meanwhile; then it is left to ExpireCalls
+	copyTimeouts = 4 // of a command: the time for all of them
+	copyPause    = time.Second
+)
+
+// copyInCalls copies what a script of calls has noted, and reports whether nothing of it is left. The step was done
+// whether that succeeds or not, and what fails stays in the outbox. It goes on if the context ends: a copy that is not
+// confirmed can be an old value, which replaced a newer one of another server.
+func (s *Store) copyInCalls(ctx context.Context, c *resolvedNamespace, noted any) (done bool) {
+	left, err := readInCalls(noted)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), copyTimeouts*s.client.Timeout)
+	defer cancel()
+	for attempt := 0; len(left) > 0 && err == nil && attempt < copyAttempts; attempt++ {
+		if err = s.setInCalls(ctx, c, left); err == nil {
+			left, err = s.confirmInCalls(ctx, c.namespace, left)
+		}
+	}
 	if err != nil {
-		return nil, nil, nil, err
+		s.warnOnce(c.namespace, "in call", "cannot record who is in a call; trying again", "error", err)
 	}
-	if !c.hasSideKeys() {
-		cancel()
-		return nil, nil, nil, store.ErrNoCalls
+	return err == nil && len(left) == 0
+}
+
+// confirmInCalls removes from the outbox what was copied. It returns, with their present values, those that have
+// changed since: they have to be copied again, and are in the outbox, also if they were not before.
+func (s *Store) confirmInCalls(ctx context.Context, ns namespace, in []inCall) ([]inCall, error) {
+	args := make([]any, 0, 2*len(in))
+	for i := range in {
+		args = append(args, &in[i].user, int64(in[i].until))
 	}
-	return ctx, cancel, callNamespace{c, s}, nil
+	reply, err := s.runCalls(ctx, ns, scripts.CallCopies, 1, args...)
+	if err != nil {
+		return nil, err
+	}
+	again, err := readInCalls(reply[0])
+	if len(again) > 0 {
+		_ = s.listCalls(ctx, ns) // so that others find them if this server does not come to copy them
+	}
+	return again, err
 }
 
-func (c callNamespace) Name() string           { return c.name }
-func (c callNamespace) Key(word string) string { return c.namedKey(word, c.shard(0)) }
-func (c callNamespace) Recheck()               { c.s.metaCache.recheck(c.name) }
-func (c callNamespace) Listed() bool           { return c.s.metaCache.load(c.name).calls }
-func (c callNamespace) SetListed(listed bool)  { c.s.metaCache.setCalls(c.name, listed) }
-
-func (c callNamespace) Admit(ctx context.Context) error {
-	c.s.admit(ctx, []*resolvedNamespace{c.resolvedNamespace})
-	return c.err
-}
-
-func (c callNamespace) Register(ctx context.Context) error {
-	c.s.register(ctx, []*resolvedNamespace{c.resolvedNamespace}, 0)
-	return c.err
-}
-
-func (c callNamespace) Warn(about, message string, args ...any) {
-	c.s.warnOnce(c.namespace, about, message, args...)
-}
-
-// SetInCalls appends entries to the feed where that changes what is published. It creates no namespace, and 0 leaves
-// nothing of a user who has no other details.
-func (c callNamespace) SetInCalls(ctx context.Context, in []rediscalls.InCall) error {
+// setInCalls records until when users are in a call, each user once, and appends entries to the feed where that changes
+// what is published. It creates no namespace, and 0 leaves nothing of a user who has no other details.
+func (s *Store) setInCalls(ctx context.Context, c *resolvedNamespace, in []inCall) error {
 	if !c.hasMeta {
 		return nil
 	}
-	fresh, err := c.s.writeInCalls(ctx, c.namespace, in)
+	fresh, err := s.writeInCalls(ctx, c.namespace, in)
 	if err == nil && fresh {
-		err = c.s.keepInCalls(ctx, c.resolvedNamespace, in)
+		err = s.keepInCalls(ctx, c, in)
 	}
 	return err
 }
 
-// forgetCalls deletes the calls of a user. Ongoing calls end.
-func (s *Store) forgetCalls(ctx context.Context, ns namespace, user string) error {
-	if !ns.hasSideKeys() {
-		return nil
-	}
-	listed, err := rediscalls.IsListed(ctx, s.calls, ns.name)
-	if err != nil || !listed {
-		return err
-	}
-	c := &resolvedNamespace{namespace: ns}
-	if s.verify(ctx, []*resolvedNamespace{c}); c.err != nil {
-		return c.err
-	}
-	return rediscalls.Forget(ctx, s.calls, callNamespace{c, s}, user)
-}
-
-// CallNamespaces implements [store.Store].
-func (s *Store) CallNamespaces(ctx context.Context, after string, limit int) ([]string, error) {
-	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	return s.namesAfter(ctx, s.keys.calling(), after, limit)
-}
-
 // writeInCalls runs incall.lua, and reports whether a key of details is new.
-func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []rediscalls.InCall) (fresh bool, err error) {
-	chunks := ns.split(len(in), maxFeedChunk, func(i int) string { return in[i].User })
+func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []inCall) (fresh bool, err error) {
+	chunks := ns.split(len(in), maxFeedChunk, func(i int) string { return in[i].user })
 	calls := make([]shardCall, len(chunks))
 	for i, chunk := range chunks {
 		calls[i] = shardCall{
 			namespace: ns, shard: chunk.key, script: scripts.InCall, uses: "f", creates: "de", appends: true,
 		}
 		for _, at := range chunk.index {
-			calls[i].args = append(calls[i].args, &in[at].User, int64(in[at].Until))
+			calls[i].args = append(calls[i].args, &in[at].user, int64(in[at].until))
 		}
 	}
 	cmds, err := s.runShardsAll(ctx, calls)
@@ -111,15 +92,15 @@ func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []rediscalls.
 
 // keepInCalls deletes copies in new keys of details again if another server has deleted the namespace since it was
 // checked.
-func (s *Store) keepInCalls(ctx context.Context, c *resolvedNamespace, in []rediscalls.InCall) error {
+func (s *Store) keepInCalls(ctx context.Context, c *resolvedNamespace, in []inCall) error {
 	s.metaCache.recheck(c.name)
 	again := &resolvedNamespace{namespace: c.namespace}
 	if s.verify(ctx, []*resolvedNamespace{again}); again.err != nil || again.hasMeta {
 		return again.err
 	}
-	none := make([]rediscalls.InCall, len(in))
+	none := make([]inCall, len(in))
 	for i := range in {
-		none[i].User = in[i].User
+		none[i].user = in[i].user
 	}
 	if _, err := s.writeInCalls(ctx, c.namespace, none); err != nil {
 		return err

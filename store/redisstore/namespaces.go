@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/redisstore/rediscalls"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
@@ -264,7 +263,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	}
 	if ns.hasSideKeys() {
 		_, err = s.deleteShards(ctx, ns, "", false)
-		return cmp.Or(err, rediscalls.Delete(ctx, s.calls, callNamespace{&resolvedNamespace{namespace: ns}, s}))
+		return cmp.Or(err, s.deleteCalls(ctx, ns))
 	}
 	pipe := s.client.Pipeline()
 	for _, key := range ns.all() { // each key for itself: a command with several fails while their slot moves
@@ -334,7 +333,7 @@ func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
 	if !ns.hasSideKeys() {
 		return false, nil
 	}
-	ongoing, err := rediscalls.IsOngoing(ctx, s.calls, callNamespace{&resolvedNamespace{namespace: ns}, s})
+	ongoing, err := s.anyOngoing(ctx, ns)
 	if err != nil || ongoing {
 		return ongoing, err
 	}

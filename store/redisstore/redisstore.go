@@ -23,7 +23,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/redisstore/rediscalls"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 	"github.com/lastseen/lastseen/store/redisstore/replica"
 )
@@ -96,7 +95,6 @@ type Store struct {
 	*registry
 	*feeds
 	*contacts
-	*calls
 	*signals
 
 	replicas   *replica.Set
@@ -105,10 +103,7 @@ type Store struct {
 	replaced   atomic.Int64                              // times that Redis replaced since that was last logged
 }
 
-type (
-	calls   = rediscalls.Calls
-	signals = redisclient.Signals
-)
+type signals = redisclient.Signals
 
 var _ store.Store = (*Store)(nil)
 
@@ -132,7 +127,6 @@ func Open(o Options) (*Store, error) {
 		registry: r, feeds: f, contacts: &contacts{feeds: f, many: make(chan struct{}, maxManyContacts)},
 		signals: redisclient.NewSignals(client, o.Prefix, r.holder), gap: o.Gap, replicas: &replica.Set{},
 	}
-	s.calls = rediscalls.New(client, s.keys.calling(), s.openCalls)
 	if strings.ContainsAny(o.Prefix, "{}") {
 		client.Log.Error("there are no changes feeds, devices, availability and contacts: redis-prefix contains braces",
 			"redis-prefix", o.Prefix)

@@ -1,4 +1,4 @@
-package rediscalls
+package redisstore
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 
 // This file reads what the scripts of calls return.
 
-// read runs callread.lua. It returns nil if no call is kept, see send.
-func (s *Calls) read(ctx context.Context, ns Namespace, args []any) ([]lastseen.Call, error) {
-	reply, err := s.run(ctx, ns, scripts.CallRead, 1, args...)
+// readCalls runs callread.lua. It returns nil if no call is kept, see sendCalls.
+func (s *Store) readCalls(ctx context.Context, ns namespace, args []any) ([]lastseen.Call, error) {
+	reply, err := s.runCalls(ctx, ns, scripts.CallRead, 1, args...)
 	if err != nil || len(reply) == 0 {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func readCallStep(reply any) (step store.CallStep, err error) {
 }
 
 // readInCalls reads what has to be copied: user, until, user, until, ….
-func readInCalls(reply any) (all []InCall, err error) {
+func readInCalls(reply any) (all []inCall, err error) {
 	values, err := redisclient.Slice(reply, -1)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func readInCalls(reply any) (all []InCall, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("unexpected script reply: %q is not a time", text)
 		}
-		all = append(all, InCall{User: user, Until: lastseen.Instant(until)})
+		all = append(all, inCall{user: user, until: lastseen.Instant(until)})
 	}
 	return all, nil
 }
