@@ -11,16 +11,6 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
 )
 
-// result is what became of a read that a replica could have answered.
-type result int
-
-const (
-	resultReplica result = iota // a replica answered
-	resultBehind                // the primary did: no replica is near enough
-	resultFailed                // the primary did: the replica failed
-	results
-)
-
 // Stats are what became of reads that replicas could have answered, since Open.
 type Stats struct {
 	Replica int64 // a replica answered
@@ -30,8 +20,7 @@ type Stats struct {
 
 // Stats returns statistics since Open.
 func (r *Set) Stats() Stats {
-	count := func(of result) int64 { return r.counts[of].Load() }
-	return Stats{Replica: count(resultReplica), Behind: count(resultBehind), Failed: count(resultFailed)}
+	return Stats{Replica: r.answered.Load(), Behind: r.behind.Load(), Failed: r.failed.Load()}
 }
 
 // From returns a store whose reads of a namespace one replica answers where that is possible, and the primary
@@ -42,7 +31,7 @@ func (r *Set) From(primary store.Store, namespace string) (store.ReplicaReads, b
 	}
 	one := r.choose()
 	if one == nil {
-		r.counts[resultBehind].Add(1)
+		r.behind.Add(1)
 		return nil, false
 	}
 	return &reads{Store: primary, replicas: r, replica: one, namespace: namespace}, true
@@ -77,31 +66,27 @@ func (r *reads) try(
 	a, begun := &answer{replica: r.replica}, r.replicas.clocks.monotonic()
 	err := read(context.WithValue(redisclient.WithReader(asking, a.replica.client), answerKey{}, a))
 	cancel()
+	took := r.replicas.clocks.monotonic() - begun
 	switch {
 	case err == nil && !a.asked:
 		return true // there was nothing to ask for
 	case err != nil && (ctx.Err() != nil || !a.behind && !a.failed):
 		return false
-	}
-	result := resultReplica
-	switch {
 	case a.behind:
-		result = resultBehind
+		r.replicas.behind.Add(1)
 	case err != nil:
-		result = resultFailed
-	}
-	r.replicas.counts[result].Add(1)
-	if result != resultBehind {
-		r.replicas.o.Observe(operation, r.replicas.clocks.monotonic()-begun, err)
-	}
-	if result == resultReplica {
+		r.replicas.failed.Add(1)
+		r.replicas.o.Observe(operation, took, err)
+		if errors.Is(err, store.ErrUnavailable) {
+			r.replica.working.Store(false) // until it answers a probe
+		}
+	default:
+		r.replicas.answered.Add(1)
+		r.replicas.o.Observe(operation, took, nil)
 		r.raise(a.age)
 		return true
 	}
 	r.failed.Store(true)
-	if result == resultFailed && errors.Is(err, store.ErrUnavailable) {
-		r.replica.working.Store(false) // until it answers a probe
-	}
 	return false
 }
 

@@ -50,7 +50,8 @@ type Set struct {
 	own    store.Store         // whose reads use the client of [redisclient.WithReader]
 	o      Options
 	clocks clocks
-	counts [results]atomic.Int64
+
+	answered, behind, failed atomic.Int64 // see Stats
 
 	mu     sync.Mutex
 	known  []*replica
