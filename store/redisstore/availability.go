@@ -18,22 +18,14 @@ import (
 func (s *Store) SetAvailability(
 	ctx context.Context, name, user string, availability lastseen.AvailabilityState, at lastseen.Instant,
 ) (lastseen.State, error) {
-	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
+	prepare := func(ctx context.Context, all []*resolvedNamespace) {
+		s.prepareAvailability(ctx, all[0], user, availability, at)
+	}
+	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, prepare)
 	if err != nil {
 		return lastseen.State{}, err
 	}
 	defer cancel()
-	c := &resolvedNamespace{namespace: s.keys.namespace(name)}
-	if !c.hasSideKeys() {
-		return lastseen.State{}, store.ErrNoAvailability
-	}
-	now, err := s.client.Clock.Read(ctx)
-	if err != nil {
-		return lastseen.State{}, err
-	}
-	if s.prepareAvailability(ctx, c, user, availability, store.Bounded(at, now)); c.err != nil {
-		return lastseen.State{}, c.err
-	}
 	state, err := s.writeAvailability(ctx, c, user, availability, at)
 	if err != nil {
 		s.metaCache.recheck(name) // see record
@@ -46,11 +38,20 @@ func (s *Store) prepareAvailability(
 	ctx context.Context, c *resolvedNamespace, user string,
 	availability lastseen.AvailabilityState, at lastseen.Instant,
 ) {
+	if !c.hasSideKeys() {
+		c.err = store.ErrNoAvailability
+		return
+	}
+	now, err := s.client.Clock.Read(ctx)
+	if c.err = err; err != nil {
+		return
+	}
 	invisible := availability.Availability == lastseen.Invisible
 	if invisible && s.client.Evicts() {
 		c.err = store.ErrEvicts
 		return
 	}
+	at = store.Bounded(at, now)
 	if s.verify(ctx, []*resolvedNamespace{c}); c.err != nil || availability.At(at) == (lastseen.AvailabilityState{}) {
 		return
 	}
@@ -168,7 +169,9 @@ func (s *Store) withoutHidden(
 			continue
 		}
 		for _, chunk := range b.split(len(b.unique), maxChunk, b.user) {
-			call := shardCall{namespace: b.namespace, shard: chunk.key, script: scripts.IsHidden, reads: true, uses: "hp"}
+			call := shardCall{
+				namespace: b.namespace, shard: chunk.key, script: scripts.IsHidden, reads: true, uses: "hp",
+			}
 			for _, at := range chunk.index {
 				call.args = append(call.args, int64(b.unique[at].At), &b.unique[at].User)
 			}

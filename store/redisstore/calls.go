@@ -17,18 +17,6 @@ import (
 
 // This file keeps the calls of users: see docs/decisions/calls.md.
 
-// openCalls is open for calls.
-func (s *Store) openCalls(
-	ctx context.Context, name string,
-) (context.Context, context.CancelFunc, *resolvedNamespace, error) {
-	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.verify)
-	if err == nil && !c.hasSideKeys() {
-		cancel()
-		err = store.ErrNoCalls
-	}
-	return ctx, cancel, c, err
-}
-
 // callRefusal returns the error for a refusal of callstart.lua; nil for none.
 func callRefusal(refusal any) error {
 	switch refusal {
@@ -54,7 +42,7 @@ func nonce() string { return rand.Text()[:12] }
 // StartCall implements [store.Calls]. The namespace is listed before the call begins, and again if it is the only one.
 // A call to a callee who is unavailable does not begin: the script only looks for one with the same key.
 func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (store.CallStep, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+	ctx, cancel, c, err := s.openSides(ctx, name, store.ErrNoCalls)
 	if err != nil {
 		return store.CallStep{}, err
 	}
@@ -97,7 +85,7 @@ func (s *Store) keepCalls(ctx context.Context, c *resolvedNamespace) error {
 
 // StepCall implements [store.Calls].
 func (s *Store) StepCall(ctx context.Context, name string, a store.CallAct) (store.CallStep, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+	ctx, cancel, c, err := s.openSides(ctx, name, store.ErrNoCalls)
 	if err != nil {
 		return store.CallStep{}, err
 	}
@@ -117,7 +105,7 @@ func (s *Store) StepCall(ctx context.Context, name string, a store.CallAct) (sto
 
 // KeepCallsAlive implements [store.Calls].
 func (s *Store) KeepCallsAlive(ctx context.Context, name string, active []store.KeepAlive) (store.KeptAlive, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+	ctx, cancel, c, err := s.openSides(ctx, name, store.ErrNoCalls)
 	if err != nil {
 		return store.KeptAlive{}, err
 	}
@@ -143,7 +131,7 @@ func (s *Store) KeepCallsAlive(ctx context.Context, name string, active []store.
 
 // ExpireCalls implements [store.Calls]. It also copies what other servers have left in the outbox.
 func (s *Store) ExpireCalls(ctx context.Context, name string) (store.ExpiredCalls, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+	ctx, cancel, c, err := s.openSides(ctx, name, store.ErrNoCalls)
 	if err != nil {
 		return store.ExpiredCalls{}, err
 	}
@@ -165,7 +153,7 @@ func (s *Store) ExpireCalls(ctx context.Context, name string) (store.ExpiredCall
 
 // ReadCalls implements [store.Calls].
 func (s *Store) ReadCalls(ctx context.Context, name string, ids, users []string) ([]lastseen.Call, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+	ctx, cancel, c, err := s.openSides(ctx, name, store.ErrNoCalls)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +244,8 @@ func (n namespace) callKeys() []string {
 }
 
 // runCalls runs a script of calls, and returns its reply without the first element: a call that another program wrote,
-// which is logged. The reply has n elements more, or none: then no call is kept, see sendCalls, or the call is not found.
+// which is logged. The reply has n elements more, or none: then no call is kept, see sendCalls, or the call is not
+// found.
 func (s *Store) runCalls(ctx context.Context, ns namespace, script *redis.Script, n int, args ...any) ([]any, error) {
 	cmd, err := s.sendCalls(ctx, ns, script, args)
 	if err != nil || cmd == nil {

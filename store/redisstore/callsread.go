@@ -82,10 +82,9 @@ func readInCalls(reply any) (all []inCall, err error) {
 	}
 	for i := 0; i+1 < len(values); i += 2 {
 		user, _ := values[i].(string)
-		text, _ := values[i+1].(string)
-		until, err := strconv.ParseInt(text, 10, 64)
+		until, err := redisclient.Int(values[i+1])
 		if err != nil {
-			return nil, fmt.Errorf("unexpected script reply: %q is not a time", text)
+			return nil, err
 		}
 		all = append(all, inCall{user: user, until: lastseen.Instant(until)})
 	}

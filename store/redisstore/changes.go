@@ -18,11 +18,10 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
-// feeds keeps and reads changes feeds.
-type feeds struct{ *registry }
+// This file keeps changes feeds.
 
 // openFeeds checks that this server can serve namespaces and that they can have feeds, and fills in errors.
-func (s *feeds) openFeeds(ctx context.Context, all []*resolvedNamespace) {
+func (s *Store) openFeeds(ctx context.Context, all []*resolvedNamespace) {
 	allowed := s.allowsFeeds(ctx)
 	s.verify(ctx, all)
 	for _, c := range all {
@@ -33,7 +32,7 @@ func (s *feeds) openFeeds(ctx context.Context, all []*resolvedNamespace) {
 }
 
 // RecordChanges implements [store.Store].
-func (s *feeds) RecordChanges(ctx context.Context, name string, t lastseen.Thresholds) error {
+func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thresholds) error {
 	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.openFeeds)
 	if err != nil {
 		return err
@@ -50,27 +49,18 @@ func (s *feeds) RecordChanges(ctx context.Context, name string, t lastseen.Thres
 }
 
 // AdvanceChanges implements [store.Store].
-func (s *feeds) AdvanceChanges(caller context.Context, advances []*store.ChangesAdvance) {
-	ctx, cancel, err := s.client.Begin(caller, 2*s.client.Timeout)
-	if err != nil {
-		for _, w := range advances {
-			w.Err = err
-		}
-		return
-	}
+func (s *Store) AdvanceChanges(caller context.Context, advances []*store.ChangesAdvance) {
+	name := func(i int) string { return advances[i].Namespace }
+	_, cancel, all := s.openEach(caller, 2*s.client.Timeout, len(advances), name, s.openFeeds)
 	defer cancel()
-	all := make([]*resolvedNamespace, len(advances))
-	for i, w := range advances {
-		all[i] = &resolvedNamespace{namespace: s.keys.namespace(w.Namespace)}
-	}
-	s.openFeeds(ctx, all)
 	var calls []shardCall
 	for i, w := range advances {
 		*w = store.ChangesAdvance{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
 		if w.Err = all[i].err; w.Err == nil {
+			t := w.Thresholds
 			calls = append(calls, shardCall{
 				namespace: all[i].namespace, script: scripts.FeedAdvance, reads: true, uses: "def", appends: true,
-				args: []any{s.holder, w.Thresholds.Green.Milliseconds(), w.Thresholds.Yellow.Milliseconds(), int64(w.Now)},
+				args: []any{s.holder, t.Green.Milliseconds(), t.Yellow.Milliseconds(), int64(w.Now)},
 			}.onEach()...)
 		}
 	}
@@ -91,7 +81,7 @@ func (s *feeds) AdvanceChanges(caller context.Context, advances []*store.Changes
 const maxAdvances = 32
 
 // runAdvances is runShards with a deadline for each part.
-func (s *feeds) runAdvances(ctx context.Context, calls []shardCall) (cmds []*redis.Cmd) {
+func (s *Store) runAdvances(ctx context.Context, calls []shardCall) (cmds []*redis.Cmd) {
 	for part := range slices.Chunk(calls, maxAdvances) {
 		ctx, cancel := context.WithTimeout(ctx, 2*s.client.Timeout)
 		cmds = append(cmds, s.runShards(ctx, part)...)
@@ -168,16 +158,16 @@ const (
 )
 
 // allowsFeeds reports whether this server may use the commands of feeds. The first call asks Redis.
-func (s *shards) allowsFeeds(ctx context.Context) bool {
-	if s.rights.Load() == rightsUnknown {
+func (s *Store) allowsFeeds(ctx context.Context) bool {
+	if s.feedRights.Load() == rightsUnknown {
 		s.checkFeedRights(ctx)
 	}
-	return s.rights.Load() != rightsMissing
+	return s.feedRights.Load() != rightsMissing
 }
 
 // mayAppend reports whether this server may append to the feed of a shard. If not, it ends the feed, since it is about
 // to write without appending.
-func (s *shards) mayAppend(ctx context.Context, ns namespace, shard string) bool {
+func (s *Store) mayAppend(ctx context.Context, ns namespace, shard string) bool {
 	if s.allowsFeeds(ctx) {
 		return true
 	}
@@ -187,7 +177,7 @@ func (s *shards) mayAppend(ctx context.Context, ns namespace, shard string) bool
 
 // checkFeedRights finds out whether this server may use the commands of feeds, and logs it if not. If a server cannot
 // be asked, what was known stays.
-func (s *shards) checkFeedRights(ctx context.Context) {
+func (s *Store) checkFeedRights(ctx context.Context) {
 	var missing error
 	failed := false
 	for _, err := range s.client.ForEachPrimary(ctx, s.tryFeed) {
@@ -200,25 +190,23 @@ func (s *shards) checkFeedRights(ctx context.Context) {
 			failed = true
 		}
 	}
-	value := ""
 	switch {
 	case missing != nil:
-		value = "missing"
-		s.rights.Store(rightsMissing)
+		s.feedRights.Store(rightsMissing)
 	case failed:
 		return
 	default:
-		s.rights.Store(rightsGranted)
+		s.feedRights.Store(rightsGranted)
 	}
-	s.client.Log.LogOnce(slog.LevelError, s.client.Name, "feeds", value,
-		"the user of this Redis lacks rights: there are no changes feeds; allow "+feedRights, "error", missing)
+	s.client.Log.LogIf(missing != nil, slog.LevelError, s.client.Name, "feeds",
+		"the user of this Redis lacks rights: there are no changes feeds; allow "+rightsOfFeeds, "error", missing)
 }
 
-// feedRights are the rights that only feeds need.
-const feedRights = "+@stream +pexpire"
+// rightsOfFeeds are the rights that only feeds need.
+const rightsOfFeeds = "+@stream +pexpire"
 
 // tryFeed uses the commands of feeds on a key that does not exist.
-func (s *shards) tryFeed(ctx context.Context, client *redis.Client, key string) error {
+func (s *Store) tryFeed(ctx context.Context, client *redis.Client, key string) error {
 	key = s.keys.prefix + "changes:{" + key + "}"
 	pipe := client.Pipeline()
 	pipe.XLen(ctx, key)

@@ -98,7 +98,7 @@ func TestAdvancesOfManyNamespaces(t *testing.T) {
 	at, err := s.Now(ctx)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // this is the last thing that the store does once in the background
-		return s.rights.Load() == rightsGranted
+		return s.feedRights.Load() == rightsGranted
 	}, time.Minute, time.Millisecond)
 	var pipelines longest
 	s.client.AddHook(&pipelines)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,20 +18,10 @@ import (
 )
 
 // ReadChanges implements [store.Store]: all in one round trip.
-func (s *feeds) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
-	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
-	if err != nil {
-		for _, r := range reads {
-			r.Err = err
-		}
-		return
-	}
+func (s *Store) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
+	name := func(i int) string { return reads[i].Namespace }
+	ctx, cancel, all := s.openEach(ctx, s.client.Timeout, len(reads), name, s.openFeeds)
 	defer cancel()
-	all := make([]*resolvedNamespace, len(reads))
-	for i, r := range reads {
-		all[i] = &resolvedNamespace{namespace: s.keys.namespace(r.Namespace)}
-	}
-	s.openFeeds(ctx, all)
 	pending := make([]pendingRead, len(reads))
 	var calls []shardCall
 	for i, r := range reads {
@@ -161,12 +152,11 @@ func (p *pendingRead) readShard(shard int, cmd *redis.Cmd) error {
 
 // readEnd reads the watermark of a shard, and the feed's last entry.
 func readEnd(watermark, id, link any) (lastseen.Instant, position, error) {
-	text, isText := watermark.(string)
-	at, err := strconv.ParseInt(text, 10, 64)
+	at, err := redisclient.Int(watermark)
 	end := position{}
 	end.id, _ = id.(string)
 	end.link, _ = link.(string)
-	if !isText || err != nil || end.id == "" || end.link == "" {
+	if err != nil || end.id == "" || end.link == "" {
 		return 0, end, fmt.Errorf("unexpected script reply: %v, %v, %v is not the end of a feed", watermark, id, link)
 	}
 	return lastseen.Instant(at), end, nil
@@ -261,7 +251,7 @@ const (
 
 // SnapshotChanges implements [store.Store]. It reads the users of a shard and the end of its feed at one moment, and
 // all shards in one round trip.
-func (s *feeds) SnapshotChanges(ctx context.Context, name string, users []string) (store.Snapshot, error) {
+func (s *Store) SnapshotChanges(ctx context.Context, name string, users []string) (store.Snapshot, error) {
 	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.openFeeds)
 	if err != nil {
 		return store.Snapshot{}, err
@@ -307,9 +297,13 @@ func readSnapshot(s *store.Snapshot, c *resolvedNamespace, shard int, index []in
 	if shard == 0 || watermark < s.Watermark {
 		s.Watermark = watermark
 	}
-	t, err := readThresholds(reply[1], reply[2])
-	if err != nil {
+	green, noGreen := redisclient.Int(reply[1])
+	yellow, noYellow := redisclient.Int(reply[2])
+	if err := cmp.Or(noGreen, noYellow); err != nil {
 		return err
+	}
+	t := lastseen.Thresholds{
+		Green: time.Duration(green) * time.Millisecond, Yellow: time.Duration(yellow) * time.Millisecond,
 	}
 	scores, texts, err := readUsers(reply[5:], len(index))
 	if err != nil {
@@ -346,19 +340,4 @@ func readUsers(reply []any, n int) (scores, texts []any, err error) {
 		return nil, nil, fmt.Errorf("unexpected script reply of %d scores instead of %d", len(scores), n)
 	}
 	return scores, texts, nil
-}
-
-func readThresholds(green, yellow any) (t lastseen.Thresholds, err error) {
-	for _, field := range []struct {
-		reply any
-		to    *time.Duration
-	}{{green, &t.Green}, {yellow, &t.Yellow}} {
-		text, _ := field.reply.(string)
-		ms, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return t, fmt.Errorf("unexpected script reply: %v is not a threshold", field.reply)
-		}
-		*field.to = time.Duration(ms) * time.Millisecond
-	}
-	return t, nil
 }

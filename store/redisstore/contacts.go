@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,15 +28,8 @@ func contactsAfter(owner, contact string) (low, high string) {
 	return low + memberOf(owner, contact), "(" + owner + "\x01"
 }
 
-// contacts keeps the contacts of users.
-type contacts struct {
-	*feeds
-	walks sync.Map      // name → contactWalk, of those that are not at their beginning, as after a start
-	many  chan struct{} // holds an element for each large change of contacts in progress
-}
-
 // SetContacts implements [store.Store].
-func (s *contacts) SetContacts(ctx context.Context, name, owner string, contacts []string) error {
+func (s *Store) SetContacts(ctx context.Context, name, owner string, contacts []string) error {
 	contacts, _ = store.ContactChanges(contacts, nil)
 	if len(contacts) <= maxContactsScript {
 		large, err := s.changeContacts(ctx, name, owner, "replace", contacts, nil)
@@ -51,7 +43,7 @@ func (s *contacts) SetContacts(ctx context.Context, name, owner string, contacts
 }
 
 // ChangeContacts implements [store.Store].
-func (s *contacts) ChangeContacts(ctx context.Context, name, owner string, add, remove []string) error {
+func (s *Store) ChangeContacts(ctx context.Context, name, owner string, add, remove []string) error {
 	add, remove = store.ContactChanges(add, remove)
 	if len(add)+len(remove) <= maxContactsScript {
 		_, err := s.changeContacts(ctx, name, owner, "change", add, remove)
@@ -67,7 +59,7 @@ const maxContactsScript = 500
 
 // changeContacts changes contacts of an owner in one script, or in several that only remove. It reports whether there
 // is more to replace than one script may.
-func (s *contacts) changeContacts(
+func (s *Store) changeContacts(
 	ctx context.Context, name, owner, task string, add, remove []string,
 ) (large bool, err error) {
 	ctx, cancel, c, err := s.beginContacts(ctx, 2*s.client.Timeout, name, len(add))
@@ -85,7 +77,7 @@ func (s *contacts) changeContacts(
 
 // changeManyContacts makes a large change, in several scripts. Difference returns what to add to and to remove from the
 // owner's contacts. If another change comes before the first of these scripts, the change begins again.
-func (s *contacts) changeManyContacts(
+func (s *Store) changeManyContacts(
 	ctx context.Context, name, owner string, adds int, difference func(old []string) (add, remove []string),
 ) error {
 	end, err := s.beginMany(ctx)
@@ -119,7 +111,7 @@ func (s *contacts) changeManyContacts(
 
 // continueContacts removes contacts, and then adds others, some in each script. It reports whether another change came
 // before the first script.
-func (s *contacts) continueContacts(
+func (s *Store) continueContacts(
 	ctx context.Context, c *resolvedNamespace, owner string, task contactsTask, add, remove []string,
 ) (overtaken bool, err error) {
 	for first := true; first || len(add)+len(remove) > 0; first = false {
@@ -148,19 +140,19 @@ const (
 )
 
 // beginMany waits until a large change can begin.
-func (s *contacts) beginMany(ctx context.Context) (end func(), err error) {
+func (s *Store) beginMany(ctx context.Context) (end func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, s.client.Timeout)
 	defer cancel()
 	select {
-	case s.many <- struct{}{}:
-		return func() { <-s.many }, nil
+	case s.manyContacts <- struct{}{}:
+		return func() { <-s.manyContacts }, nil
 	case <-waiting.Done():
 		return nil, cmp.Or(ctx.Err(), store.ErrOverloaded)
 	}
 }
 
 // beginContacts begins a change of contacts that adds some, or none.
-func (s *contacts) beginContacts(
+func (s *Store) beginContacts(
 	ctx context.Context, timeout time.Duration, name string, adds int,
 ) (context.Context, context.CancelFunc, *resolvedNamespace, error) {
 	return s.openWith(ctx, timeout, name, func(ctx context.Context, all []*resolvedNamespace) {
@@ -169,10 +161,10 @@ func (s *contacts) beginContacts(
 			c.err = store.ErrNoContacts
 		case adds > store.MaxContacts:
 			c.err = store.ErrTooManyContacts
-		case adds > 0:
-			s.ensure(ctx, all)
 		default:
-			s.verify(ctx, all)
+			if s.verify(ctx, all); adds > 0 {
+				s.admit(ctx, all)
+			}
 		}
 	})
 }
@@ -189,7 +181,7 @@ const (
 )
 
 // runContacts runs contacts.lua. It registers a namespace that another server deleted meanwhile.
-func (s *contacts) runContacts(
+func (s *Store) runContacts(
 	ctx context.Context, c *resolvedNamespace, owner string, task contactsTask, add, remove []string,
 ) (outcome int64, err error) {
 	args := []any{owner, store.MaxContacts, task.name, task.mark, maxContactsScript, len(add)}
@@ -225,7 +217,7 @@ func (s *contacts) runContacts(
 }
 
 // allContacts returns all contacts of an owner.
-func (s *contacts) allContacts(ctx context.Context, ns namespace, owner string) (all []string, err error) {
+func (s *Store) allContacts(ctx context.Context, ns namespace, owner string) (all []string, err error) {
 	for after := ""; ; after = all[len(all)-1] {
 		page, err := s.contactsPage(ctx, ns, owner, after, maxContactsScript)
 		if all = append(all, page...); err != nil || len(page) < maxContactsScript {
@@ -235,16 +227,16 @@ func (s *contacts) allContacts(ctx context.Context, ns namespace, owner string) 
 }
 
 // ListContacts implements [store.Store].
-func (s *contacts) ListContacts(ctx context.Context, name, owner, after string, limit int) ([]string, error) {
-	ctx, cancel, ns, err := s.openContacts(ctx, name)
+func (s *Store) ListContacts(ctx context.Context, name, owner, after string, limit int) ([]string, error) {
+	ctx, cancel, c, err := s.openSides(ctx, name, store.ErrNoContacts)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	return s.contactsPage(ctx, ns, owner, after, limit)
+	return s.contactsPage(ctx, c.namespace, owner, after, limit)
 }
 
-func (s *contacts) contactsPage(ctx context.Context, ns namespace, owner, after string, limit int) ([]string, error) {
+func (s *Store) contactsPage(ctx context.Context, ns namespace, owner, after string, limit int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.client.Timeout)
 	defer cancel()
 	low, high := contactsAfter(owner, after)
@@ -259,50 +251,35 @@ func (s *contacts) contactsPage(ctx context.Context, ns namespace, owner, after 
 }
 
 // AreContacts implements [store.Store]: all in one round trip.
-func (s *contacts) AreContacts(ctx context.Context, name string, pairs []store.ContactPair) ([]bool, error) {
-	ctx, cancel, ns, err := s.openContacts(ctx, name)
+func (s *Store) AreContacts(ctx context.Context, name string, pairs []store.ContactPair) ([]bool, error) {
+	ctx, cancel, c, err := s.openSides(ctx, name, store.ErrNoContacts)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
 	are := make([]bool, len(pairs))
-	chunks := ns.split(len(pairs), maxChunk, func(i int) string { return pairs[i].Owner })
+	chunks := c.split(len(pairs), maxChunk, func(i int) string { return pairs[i].Owner })
 	pipe := s.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(chunks))
-	for i, c := range chunks {
-		args := append(make([]any, 0, 2+len(c.index)), "zmscore", ns.sideKey(c.key, 'c'))
-		for _, at := range c.index {
-			args = append(args, memberOf(pairs[at].Owner, pairs[at].Contact))
-		}
-		cmds[i] = pipe.Do(ctx, args...)
+	for i, chunk := range chunks {
+		member := func(at int) any { return memberOf(pairs[at].Owner, pairs[at].Contact) }
+		cmds[i] = pipe.Do(ctx, chunk.command("zmscore", c.sideKey(chunk.key, 'c'), member)...)
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
-	for i, c := range chunks {
+	for i, chunk := range chunks {
 		scores, err := cmds[i].Slice() // all are 0; ZMScore would return 0 for nil, too
 		if err != nil {
 			return nil, redisclient.Translate(err)
 		}
-		for k, at := range c.index {
+		for k, at := range chunk.index {
 			are[at] = scores[k] != nil
 		}
 	}
 	return are, nil
 }
 
-// openContacts is open for reads of contacts.
-func (s *contacts) openContacts(
-	ctx context.Context, name string,
-) (context.Context, context.CancelFunc, namespace, error) {
-	ctx, cancel, ns, err := s.open(ctx, name)
-	if err == nil && !ns.hasSideKeys() {
-		cancel()
-		err = store.ErrNoContacts
-	}
-	return ctx, cancel, ns, err
-}
-
 // forgetContacts deletes the contacts of an owner. It looks first whether the shard has any.
-func (s *contacts) forgetContacts(ctx context.Context, ns namespace, owner string) error {
+func (s *Store) forgetContacts(ctx context.Context, ns namespace, owner string) error {
 	if !ns.hasSideKeys() {
 		return nil
 	}

@@ -101,16 +101,14 @@ func (s *Store) warnOfRecords(ns namespace, user any) {
 // ReadDevices implements [store.Store].
 func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserDevices, error) {
 	var devices store.UserDevices
-	ctx, cancel, c, err := s.open(ctx, name)
+	ctx, cancel, c, err := s.openSides(ctx, name, store.ErrNoDevices)
 	if err != nil {
 		return devices, err
 	}
 	defer cancel()
-	if !c.hasSideKeys() {
-		return devices, store.ErrNoDevices
-	}
 	cmd := s.runShards(ctx, []shardCall{{
-		namespace: c, shard: c.of(user), script: scripts.DevicesRead, reads: true, uses: "mr", args: []any{user},
+		namespace: c.namespace, shard: c.of(user), script: scripts.DevicesRead, reads: true, uses: "mr",
+		args: []any{user},
 	}})[0]
 	reply, err := cmd.Slice()
 	if err != nil || len(reply) == 0 {
@@ -119,7 +117,7 @@ func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserD
 	if devices.State, err = c.stateOfReply(reply[0]); err != nil || !devices.State.Known() {
 		return devices, err
 	}
-	stored, metas, err := s.readRecords(c, user, reply[1:])
+	stored, metas, err := s.readRecords(c.namespace, user, reply[1:])
 	if err != nil {
 		return devices, err
 	}

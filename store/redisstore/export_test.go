@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -50,7 +51,7 @@ func (s *Store) outboxOf(name string) string {
 
 // SetInCall records until when a user is in a call.
 func (s *Store) SetInCall(ctx context.Context, name, user string, until lastseen.Instant) error {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+	ctx, cancel, c, err := s.openSides(ctx, name, store.ErrNoCalls)
 	if err != nil {
 		return err
 	}

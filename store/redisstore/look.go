@@ -23,7 +23,7 @@ type look struct {
 // lookFirst compares the shards of open calls with their hashes if this process has not done so for a minute. It fills
 // in the replies of calls that fail, or that read where nothing exists, and returns the others, and those that failed
 // because their slot moves.
-func (s *shards) lookFirst(ctx context.Context, calls []shardCall, open []int, cmds []*redis.Cmd) (ready, again []int) {
+func (s *Store) lookFirst(ctx context.Context, calls []shardCall, open []int, cmds []*redis.Cmd) (ready, again []int) {
 	unknown := map[string]*look{}
 	var order []*look
 	round := s.metaCache.round.Load()
@@ -64,7 +64,7 @@ func (s *shards) lookFirst(ctx context.Context, calls []shardCall, open []int, c
 
 // lookAt compares shards, with commands of one key each, since those work while slots move, and corrects hashes that
 // are wrong. It returns the errors, by shard.
-func (s *shards) lookAt(ctx context.Context, all []*look) (failed map[string]error) {
+func (s *Store) lookAt(ctx context.Context, all []*look) (failed map[string]error) {
 	pipe := s.client.Pipeline()
 	for _, l := range all {
 		l.stored = pipe.HGet(ctx, l.sidesKey(l.shard), sidesField)
@@ -98,7 +98,7 @@ func (s *shards) lookAt(ctx context.Context, all []*look) (failed map[string]err
 }
 
 // repair repeats look.lua until the two keys of hidden times do not differ, and returns what the hash has then.
-func (s *shards) repair(ctx context.Context, c redisclient.Call, cmd *redis.Cmd) (sides, error) {
+func (s *Store) repair(ctx context.Context, c redisclient.Call, cmd *redis.Cmd) (sides, error) {
 	text, err := cmd.Text()
 	stored, position, unfinished := strings.Cut(strings.TrimPrefix(text, "SIDES "), " ")
 	if err != nil || !unfinished {
@@ -110,7 +110,7 @@ func (s *shards) repair(ctx context.Context, c redisclient.Call, cmd *redis.Cmd)
 
 // compare learns what the hash of a shard has, and which of its keys exist. It returns the call that corrects the hash;
 // nil if it is right, or if nothing exists and nothing is to be written.
-func (s *shards) compare(l *look) (*redisclient.Call, error) {
+func (s *Store) compare(l *look) (*redisclient.Call, error) {
 	text, _, err := textOf(l.stored)
 	if err != nil {
 		return nil, l.stored.Err()

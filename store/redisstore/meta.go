@@ -86,7 +86,7 @@ func (n namespace) mismatch(stored string) error {
 
 // storedAs returns how a namespace is stored according to its meta in Redis, which a server with other settings may
 // have written. The result has no keys if this version does not know the meta's values.
-func (s *registry) storedAs(name string, meta any) namespace {
+func (s *Store) storedAs(name string, meta any) namespace {
 	ours := s.keys.namespace(name)
 	text, ok := meta.(string)
 	if !ok || text == ours.meta().String() { // without a meta it is just being registered
@@ -110,33 +110,57 @@ type resolvedNamespace struct {
 }
 
 // open begins an operation on one namespace, after checking that this server can serve it.
-func (s *registry) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
+func (s *Store) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
 	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.verify)
-	if err != nil {
-		return nil, nil, namespace{}, err
-	}
-	return ctx, cancel, c.namespace, nil
+	return ctx, cancel, c.namespace, err
 }
 
-// openWith is open with another time and check, whose errors are in the namespace that it is given.
-func (s *registry) openWith(
+// openWith is open with another time and check, whose errors are in the namespaces that it is given.
+func (s *Store) openWith(
 	ctx context.Context, timeout time.Duration, name string, check func(context.Context, []*resolvedNamespace),
 ) (context.Context, context.CancelFunc, *resolvedNamespace, error) {
-	ctx, cancel, err := s.client.Begin(ctx, timeout)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	c := &resolvedNamespace{namespace: s.keys.namespace(name)}
-	if check(ctx, []*resolvedNamespace{c}); c.err != nil {
+	ctx, cancel, all := s.openEach(ctx, timeout, 1, func(int) string { return name }, check)
+	if all[0].err != nil {
 		cancel()
-		return nil, nil, nil, c.err
 	}
-	return ctx, cancel, c, nil
+	return ctx, cancel, all[0], all[0].err
+}
+
+// openEach is openWith for n namespaces, each of which has its error.
+func (s *Store) openEach(
+	ctx context.Context, timeout time.Duration, n int, name func(int) string,
+	check func(context.Context, []*resolvedNamespace),
+) (context.Context, context.CancelFunc, []*resolvedNamespace) {
+	all := make([]*resolvedNamespace, n)
+	for i := range all {
+		all[i] = &resolvedNamespace{namespace: s.keys.namespace(name(i))}
+	}
+	begun, cancel, err := s.client.Begin(ctx, timeout)
+	if err != nil {
+		for _, c := range all {
+			c.err = err
+		}
+		return ctx, func() {}, all
+	}
+	check(begun, all)
+	return begun, cancel, all
+}
+
+// openSides is open for what needs side keys. In a namespace that can have none, the error is missing.
+func (s *Store) openSides(
+	ctx context.Context, name string, missing error,
+) (context.Context, context.CancelFunc, *resolvedNamespace, error) {
+	ctx, cancel, c, err := s.openWith(ctx, 2*s.client.Timeout, name, s.verify)
+	if err == nil && !c.hasSideKeys() {
+		cancel()
+		err = missing
+	}
+	return ctx, cancel, c, err
 }
 
 // verify checks, once in each round, that namespaces are stored as this server stores them, and fills in what it finds.
 // Sets without a meta and shared sets may hold anything, so their scores are checked, too.
-func (s *registry) verify(ctx context.Context, all []*resolvedNamespace) {
+func (s *Store) verify(ctx context.Context, all []*resolvedNamespace) {
 	var unsure []*resolvedNamespace
 	for _, c := range all {
 		if c.hasMeta = s.metaCache.current(c.name); !c.hasMeta {
@@ -159,7 +183,7 @@ func (s *registry) verify(ctx context.Context, all []*resolvedNamespace) {
 }
 
 // checkMetas compares metas with the settings. While those of a Cluster cannot be read, earlier checks count.
-func (s *registry) checkMetas(ctx context.Context, all []*resolvedNamespace) {
+func (s *Store) checkMetas(ctx context.Context, all []*resolvedNamespace) {
 	metas, err := s.readMetas(ctx, all)
 	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.client.InCluster()
 	for i, c := range all {
@@ -174,7 +198,7 @@ func (s *registry) checkMetas(ctx context.Context, all []*resolvedNamespace) {
 	}
 }
 
-func (s *registry) checkMeta(c *resolvedNamespace, meta any) {
+func (s *Store) checkMeta(c *resolvedNamespace, meta any) {
 	text, found := meta.(string)
 	before := c.meta()
 	before.layout = 0
@@ -193,7 +217,7 @@ func (s *registry) checkMeta(c *resolvedNamespace, meta any) {
 
 // upgradeMetas writes the metas of namespaces that an earlier version wrote, and deletes the fields in which it kept
 // which side keys scripts name: these are found by looking.
-func (s *registry) upgradeMetas(ctx context.Context, all []*resolvedNamespace) {
+func (s *Store) upgradeMetas(ctx context.Context, all []*resolvedNamespace) {
 	for _, c := range all {
 		if !c.outdated || c.err != nil {
 			continue
@@ -208,7 +232,7 @@ func (s *registry) upgradeMetas(ctx context.Context, all []*resolvedNamespace) {
 
 // readMetas reads the metas of namespaces, nil for those without one. In a Cluster they may be on a different Redis
 // from the namespaces: when it hangs, there has to be time left for those.
-func (s *registry) readMetas(ctx context.Context, all []*resolvedNamespace) (metas []any, err error) {
+func (s *Store) readMetas(ctx context.Context, all []*resolvedNamespace) (metas []any, err error) {
 	if s.client.InCluster() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.client.Timeout/2)

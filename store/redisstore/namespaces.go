@@ -14,21 +14,11 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
-// registry keeps the list of namespaces, and how each is stored.
-type registry struct {
-	*shards
-	maxNamespaces int // 0 for no limit
-}
+// This file keeps the list of namespaces, and how each is stored.
 
-// ensure checks namespaces that are about to be written to, and registers those without a meta. The limit on namespaces
-// applies to namespaces without members.
-func (s *registry) ensure(ctx context.Context, all []*resolvedNamespace) {
-	s.verify(ctx, all)
-	s.admit(ctx, all)
-}
-
-// admit registers namespaces without a meta, which were verified.
-func (s *registry) admit(ctx context.Context, all []*resolvedNamespace) {
+// admit registers namespaces without a meta, which were verified and are about to be written to. The limit on
+// namespaces applies to those without members.
+func (s *Store) admit(ctx context.Context, all []*resolvedNamespace) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c *resolvedNamespace) bool { return c.err != nil || c.hasMeta })
 	var populated, empty []*resolvedNamespace
 	for _, c := range all {
@@ -44,7 +34,7 @@ func (s *registry) admit(ctx context.Context, all []*resolvedNamespace) {
 
 // register adds namespaces to the list while it has fewer than limit names (0 for any number), then writes missing
 // metas, and verifies them: another server may have written another one. A namespace with a meta is always in the list.
-func (s *registry) register(ctx context.Context, all []*resolvedNamespace, limit int) {
+func (s *Store) register(ctx context.Context, all []*resolvedNamespace, limit int) {
 	if len(all) == 0 {
 		return
 	}
@@ -69,7 +59,7 @@ func (s *registry) register(ctx context.Context, all []*resolvedNamespace, limit
 const maxNames = 512
 
 // writeNames adds namespaces to the list. It sets the error of those that exceed the limit.
-func (s *registry) writeNames(ctx context.Context, all []*resolvedNamespace, limit int) error {
+func (s *Store) writeNames(ctx context.Context, all []*resolvedNamespace, limit int) error {
 	for part := range slices.Chunk(all, maxNames) {
 		args := []any{limit}
 		for _, c := range part {
@@ -90,7 +80,7 @@ func (s *registry) writeNames(ctx context.Context, all []*resolvedNamespace, lim
 	return nil
 }
 
-func (s *registry) writeMetas(ctx context.Context, all []*resolvedNamespace) error {
+func (s *Store) writeMetas(ctx context.Context, all []*resolvedNamespace) error {
 	pipe := s.client.Pipeline()
 	for _, c := range all {
 		pipe.HSetNX(ctx, s.keys.meta(), c.name, c.meta().String())
@@ -101,7 +91,7 @@ func (s *registry) writeMetas(ctx context.Context, all []*resolvedNamespace) err
 
 // Register implements [store.Store]. Registered namespaces cost two round trips. The error names all namespaces that
 // this server cannot serve.
-func (s *registry) Register(ctx context.Context, namespaces []string) error {
+func (s *Store) Register(ctx context.Context, namespaces []string) error {
 	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return err
@@ -131,7 +121,7 @@ func (s *registry) Register(ctx context.Context, namespaces []string) error {
 }
 
 // Exist implements [store.Store].
-func (s *registry) Exist(ctx context.Context, namespaces []string) ([]bool, error) {
+func (s *Store) Exist(ctx context.Context, namespaces []string) ([]bool, error) {
 	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		return nil, err
@@ -141,7 +131,7 @@ func (s *registry) Exist(ctx context.Context, namespaces []string) ([]bool, erro
 }
 
 // listed reports which names are in the list of namespaces, in one round trip.
-func (s *registry) listed(ctx context.Context, names []string) ([]bool, error) {
+func (s *Store) listed(ctx context.Context, names []string) ([]bool, error) {
 	pipe := s.client.Pipeline()
 	for part := range slices.Chunk(names, maxNames) {
 		args := []any{"zmscore", s.keys.registry()}
@@ -165,7 +155,7 @@ func (s *registry) listed(ctx context.Context, names []string) ([]bool, error) {
 
 // confirmNames adds the names to the list that it has lost, of namespaces that this server uses: jobs such as retention
 // visit only what is in the list. Those without a meta were deleted, or are registered at the next write.
-func (s *registry) confirmNames(ctx context.Context) {
+func (s *Store) confirmNames(ctx context.Context) {
 	for names := range slices.Chunk(s.metaCache.recent(), maxNames) {
 		if err := s.listLost(ctx, names); err != nil {
 			return // the next minute comes
@@ -173,7 +163,7 @@ func (s *registry) confirmNames(ctx context.Context) {
 	}
 }
 
-func (s *registry) listLost(ctx context.Context, names []string) error {
+func (s *Store) listLost(ctx context.Context, names []string) error {
 	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return err
@@ -205,7 +195,7 @@ func refused(all []*resolvedNamespace) (joined error) {
 
 // Namespaces implements [store.Store]. Namespaces that this server would refuse to serve are listed, too: one of them
 // must not hide all others.
-func (s *registry) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
+func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
 	ctx, cancel, err := s.client.Begin(ctx, 2*s.client.Timeout)
 	if err != nil {
 		return nil, err
@@ -236,7 +226,7 @@ func (s *registry) Namespaces(ctx context.Context, after string, limit int) ([]s
 }
 
 // namesAfter returns up to limit names of a list after one; from the first one if it is "".
-func (s *registry) namesAfter(ctx context.Context, list, after string, limit int) ([]string, error) {
+func (s *Store) namesAfter(ctx context.Context, list, after string, limit int) ([]string, error) {
 	start := "-"
 	if after != "" {
 		start = "(" + after
@@ -261,16 +251,11 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	if _, err := s.unregister(ctx, name); err != nil {
 		return err
 	}
+	_, err = s.deleteShards(ctx, ns, "", false)
 	if ns.hasSideKeys() {
-		_, err = s.deleteShards(ctx, ns, "", false)
-		return cmp.Or(err, s.deleteCalls(ctx, ns))
+		err = cmp.Or(err, s.deleteCalls(ctx, ns))
 	}
-	pipe := s.client.Pipeline()
-	for _, key := range ns.all() { // each key for itself: a command with several fails while their slot moves
-		pipe.Unlink(ctx, key)
-	}
-	_, err = pipe.Exec(ctx)
-	return redisclient.Translate(err)
+	return err
 }
 
 // RemoveEmpty implements [store.Store]. Another server may write at any point: see docs/decisions/redis-keys.md.
@@ -304,7 +289,7 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 
 // unregister removes the meta and the name of a namespace, and reports whether either existed. The meta goes
 // first, since a namespace with a meta is always in the list. In a Cluster the parts of a pipeline are not in order.
-func (s *registry) unregister(ctx context.Context, name string) (existed bool, err error) {
+func (s *Store) unregister(ctx context.Context, name string) (existed bool, err error) {
 	s.metaCache.forget(name)
 	metas, err := s.client.HDel(ctx, s.keys.meta(), name).Result()
 	if err != nil {
@@ -317,7 +302,7 @@ func (s *registry) unregister(ctx context.Context, name string) (existed bool, e
 
 // listAgain adds the name of a namespace that has a meta, and reports whether it has one: another call registered it
 // between the two steps of unregister, and its users left since. A namespace with a meta has to be in the list.
-func (s *registry) listAgain(ctx context.Context, name string) (bool, error) {
+func (s *Store) listAgain(ctx context.Context, name string) (bool, error) {
 	found, err := s.client.HExists(ctx, s.keys.meta(), name).Result()
 	if err == nil && found {
 		err = s.client.ZAddNX(ctx, s.keys.registry(), redis.Z{Member: name}).Err()
@@ -341,7 +326,7 @@ func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
 }
 
 // members returns how many members and contacts a namespace has.
-func (s *registry) members(ctx context.Context, ns namespace) (int64, error) {
+func (s *Store) members(ctx context.Context, ns namespace) (int64, error) {
 	pipe := s.client.Pipeline()
 	var cmds []*redis.IntCmd
 	for _, key := range ns.all() {

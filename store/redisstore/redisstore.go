@@ -90,17 +90,24 @@ type Options struct {
 	Instrument func(redis.UniversalClient) error
 }
 
-// Store is a [store.Store] on Redis. Methods of its embedded types are its methods.
+// Store is a [store.Store] on Redis.
 type Store struct {
-	*registry
-	*feeds
-	*contacts
 	*signals
 
-	replicas   *replica.Set
-	gap        func(namespace string, gap time.Duration) // nil for none
-	monitoring sync.Mutex                                // while monitor runs
-	replaced   atomic.Int64                              // times that Redis replaced since that was last logged
+	client        *redisclient.Client
+	keys          keyspace
+	holder        string // identifies this process, in leases and feeds
+	maxNamespaces int    // 0 for no limit
+	replicas      *replica.Set
+	gap           func(namespace string, gap time.Duration) // nil for none
+
+	sides        knownSides
+	metaCache    metaCache
+	feedRights   atomic.Int32  // whether this server may use feeds
+	contactWalks sync.Map      // name → contactWalk, of those that are not at their beginning, as after a start
+	manyContacts chan struct{} // holds an element for each large change of contacts in progress
+	monitoring   sync.Mutex    // while monitor runs
+	replaced     atomic.Int64  // times that Redis replaced since that was last logged
 }
 
 type signals = redisclient.Signals
@@ -118,15 +125,11 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &registry{
-		shards:        &shards{client: client, keys: o.keyspace(), holder: rand.Text()},
-		maxNamespaces: o.MaxNamespaces,
-	}
-	f := &feeds{registry: r}
 	s := &Store{
-		registry: r, feeds: f, contacts: &contacts{feeds: f, many: make(chan struct{}, maxManyContacts)},
-		signals: redisclient.NewSignals(client, o.Prefix, r.holder), gap: o.Gap, replicas: &replica.Set{},
+		client: client, keys: o.keyspace(), holder: rand.Text(), maxNamespaces: o.MaxNamespaces,
+		gap: o.Gap, replicas: &replica.Set{}, manyContacts: make(chan struct{}, maxManyContacts),
 	}
+	s.signals = redisclient.NewSignals(client, o.Prefix, s.holder)
 	if strings.ContainsAny(o.Prefix, "{}") {
 		client.Log.Error("there are no changes feeds, devices, availability and contacts: redis-prefix contains braces",
 			"redis-prefix", o.Prefix)

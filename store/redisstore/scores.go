@@ -50,7 +50,7 @@ func queryScores(ctx context.Context, pipe redis.Pipeliner, ns namespace) (q sco
 }
 
 // checkScores checks the scores of namespaces, in two round trips.
-func (s *registry) checkScores(ctx context.Context, all []*resolvedNamespace) {
+func (s *Store) checkScores(ctx context.Context, all []*resolvedNamespace) {
 	s.findMembers(ctx, all)
 	all = slices.DeleteFunc(all, func(c *resolvedNamespace) bool { return !c.exists })
 	pipe := s.client.Pipeline()
@@ -66,7 +66,7 @@ func (s *registry) checkScores(ctx context.Context, all []*resolvedNamespace) {
 
 // findMembers finds the namespaces that have members. Most of those without a meta have none: checking that first, and
 // for all shards at once where possible, makes a lookup of an unused name cheap.
-func (s *registry) findMembers(ctx context.Context, all []*resolvedNamespace) {
+func (s *Store) findMembers(ctx context.Context, all []*resolvedNamespace) {
 	perCommand := MaxShards
 	if s.client.InCluster() {
 		perCommand = 1
@@ -87,7 +87,7 @@ func (s *registry) findMembers(ctx context.Context, all []*resolvedNamespace) {
 }
 
 // checkUnit returns an error if the newest score of a namespace contradicts the unit. It logs other oddities.
-func (s *registry) checkUnit(c *resolvedNamespace, q scoreQuery) error {
+func (s *Store) checkUnit(c *resolvedNamespace, q scoreQuery) error {
 	newest, noNewest := largest(q.ends) // 0 if no score is a time in either unit
 	invalid, noInvalid := redisclient.Sum(q.invalid)
 	beyond, noBeyond := redisclient.Sum(q.beyond)

@@ -69,12 +69,11 @@ func (s *Store) checkOwnKeys(ctx context.Context) error {
 	var refused error
 	for key, reply := range replies {
 		var err error
-		value := ""
 		if errors.Is(redisclient.Translate(reply.Err()), store.ErrWrongType) {
-			value, err = "wrong type", fmt.Errorf("%w: the key %s holds a value of another type than lastseen's own: "+
+			err = fmt.Errorf("%w: the key %s holds a value of another type than lastseen's own: "+
 				"rename it, or choose another --redis-prefix", store.ErrUnavailable, key)
 		}
-		s.client.Log.LogOnce(slog.LevelError, s.client.Name, key, value, "every namespace is refused", "error", err)
+		s.client.Log.LogIf(err != nil, slog.LevelError, s.client.Name, key, "every namespace is refused", "error", err)
 		refused = cmp.Or(refused, err)
 	}
 	return refused

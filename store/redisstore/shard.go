@@ -82,6 +82,16 @@ type chunk struct {
 	index []int // places in the batch
 }
 
+// command returns a command on a key with an argument for each item. Texts are passed as pointers: as strings, each
+// would be copied into an interface.
+func (c *chunk) command(name, key string, arg func(at int) any) []any {
+	args := append(make([]any, 0, 2+len(c.index)), name, key)
+	for _, at := range c.index {
+		args = append(args, arg(at))
+	}
+	return args
+}
+
 // These bound the members of one command, so that none keeps Redis busy for long.
 const (
 	maxChunk     = 512

@@ -52,10 +52,10 @@ func TestSplit(t *testing.T) {
 
 // storeOn is a store with a client that does nothing by itself.
 func storeOn(client redis.UniversalClient, count int) *Store {
-	return &Store{registry: &registry{shards: &shards{
+	return &Store{
 		client: &redisclient.Client{UniversalClient: client, Timeout: time.Minute},
 		keys:   keyspace{prefix: "presence:", shards: count},
-	}}}
+	}
 }
 
 // onCluster is a store on a Cluster that knows of its slots what the function says, and of nothing else.

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -122,21 +121,10 @@ func (k *knownSides) learn(shard string, stored sides) {
 	k.set(shard, knownShard{stored: stored, round: known.round})
 }
 
-// shards runs scripts in the shards of namespaces.
-type shards struct {
-	client *redisclient.Client
-	keys   keyspace
-	holder string // identifies this process, in leases and feeds
-	sides  knownSides
-	rights atomic.Int32 // whether this server may use feeds
-
-	metaCache metaCache // of their namespaces
-}
-
 // warnOnce logs the first remark of its type about a namespace.
-func (s *shards) warnOnce(ns namespace, about, message string, args ...any) {
+func (s *Store) warnOnce(ns namespace, about, message string, args ...any) {
 	args = append([]any{"namespace", ns.name, "key", ns.key}, args...)
-	s.client.Log.LogOnce(slog.LevelWarn, ns.name, about, "found", message, args...)
+	s.client.Log.LogIf(true, slog.LevelWarn, ns.name, about, message, args...)
 }
 
 // shardCall is one run of a script that uses the side keys of a shard.
@@ -171,7 +159,7 @@ const quickSideRuns = 5
 // each call in its reply. For half of the time, it repeats those for which the side keys were others than this process
 // knew, and those that Redis refuses while some of their keys have moved to another node. A call that used all of the
 // time would look like an outage to the others that wait for this node.
-func (s *shards) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
+func (s *Store) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
 	cmds := make([]*redis.Cmd, len(calls))
 	open, needs := make([]int, len(calls)), make([]string, len(calls))
 	for i := range calls {
@@ -204,13 +192,13 @@ func (s *shards) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd 
 }
 
 // runShardsAll is runShards with the first error.
-func (s *shards) runShardsAll(ctx context.Context, calls []shardCall) ([]*redis.Cmd, error) {
+func (s *Store) runShardsAll(ctx context.Context, calls []shardCall) ([]*redis.Cmd, error) {
 	cmds := s.runShards(ctx, calls)
 	return cmds, redisclient.Translate(redisclient.FirstError(cmds))
 }
 
 // sidesCall returns the call of a script as sides.lua takes it, and also names the side keys that it asked for.
-func (s *shards) sidesCall(ctx context.Context, c shardCall, needs string) redisclient.Call {
+func (s *Store) sidesCall(ctx context.Context, c shardCall, needs string) redisclient.Call {
 	known := s.sides.of(c.shard)
 	exist := sides(without(string(known.stored), known.lost))
 	if c.adapt != nil {
@@ -245,7 +233,7 @@ func without(letters, others string) string {
 }
 
 // forgetIfCreated has the next call on a shard look if this one may have created side keys.
-func (s *shards) forgetIfCreated(c *shardCall, run redisclient.Call) {
+func (s *Store) forgetIfCreated(c *shardCall, run redisclient.Call) {
 	letters, stored := run.Args[len(run.Args)-2].(string), run.Args[len(run.Args)-1].(string)
 	if without(letters, stored) != "" {
 		s.sides.set(c.shard, knownShard{})
@@ -254,7 +242,7 @@ func (s *shards) forgetIfCreated(c *shardCall, run redisclient.Call) {
 
 // repeats reports whether a call did nothing because the side keys are others than this process knew, or because the
 // script needs one that was not named.
-func (s *shards) repeats(c *shardCall, cmd *redis.Cmd, needs *string) bool {
+func (s *Store) repeats(c *shardCall, cmd *redis.Cmd, needs *string) bool {
 	if redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") {
 		s.sides.set(c.shard, knownShard{}) // perhaps a key that was named does not exist
 		return true
@@ -274,7 +262,7 @@ func (s *shards) repeats(c *shardCall, cmd *redis.Cmd, needs *string) bool {
 
 // sidesOf looks which side keys the shards of a namespace have, and returns them in the order of the shards; "" for
 // those that do not exist.
-func (s *shards) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
+func (s *Store) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
 	all := make([]sides, ns.shards)
 	if !ns.hasSideKeys() {
 		return all, nil
@@ -297,7 +285,7 @@ func (s *shards) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
 
 // deleteShards deletes the shards of a namespace with all side keys, each in one script. Given the present, it leaves
 // those that are used; with looks, all of them. It reports whether there are any that are used.
-func (s *shards) deleteShards(ctx context.Context, ns namespace, present any, looks bool) (used bool, err error) {
+func (s *Store) deleteShards(ctx context.Context, ns namespace, present any, looks bool) (used bool, err error) {
 	cmds, err := s.runShardsAll(ctx, shardCall{
 		namespace: ns, script: scripts.DeleteShard, reads: true, uses: sideLetters, args: []any{present, looks},
 	}.onEach())
@@ -309,7 +297,7 @@ func (s *shards) deleteShards(ctx context.Context, ns namespace, present any, lo
 
 // deleteUnused deletes what is left of shards without users. What is hidden in them stays. With looks, it only reports
 // whether a shard is used.
-func (s *shards) deleteUnused(ctx context.Context, ns namespace, looks bool) (used bool, err error) {
+func (s *Store) deleteUnused(ctx context.Context, ns namespace, looks bool) (used bool, err error) {
 	now, err := s.client.Clock.Read(ctx)
 	if err != nil {
 		return false, err

@@ -60,7 +60,9 @@ type pendingBatch struct {
 func (s *Store) record(ctx context.Context, limit time.Duration, batches []*eventBatch, what recording) {
 	ctx, cancel, err := s.client.Begin(ctx, limit)
 	if err != nil {
-		fail(batches, err)
+		for _, b := range batches {
+			b.Err = err
+		}
 		return
 	}
 	defer cancel()
@@ -89,12 +91,6 @@ func (s *Store) afterWrite(ctx context.Context, all []*pendingBatch) {
 		}
 	}
 	s.register(ctx, created, 0) // all at once, since a batch can create hundreds of namespaces
-}
-
-func fail[T any](batches []*store.Batch[T], err error) {
-	for _, b := range batches {
-		b.Err = err
-	}
 }
 
 func (s *Store) prepare(batches []*eventBatch) (all []*pendingBatch, namespaces []*resolvedNamespace) {
@@ -351,12 +347,8 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 
 // forgetUser deletes a user with devices and the user's availability, and appends that to the feed, if there is one.
 func (s *Store) forgetUser(ctx context.Context, ns namespace, user string) error {
-	shard := ns.of(user)
-	if !ns.hasSideKeys() {
-		return redisclient.Translate(s.client.ZRem(redisclient.Confirmed(ctx), shard, user).Err())
-	}
 	_, err := s.runShardsAll(redisclient.Confirmed(ctx), []shardCall{{
-		namespace: ns, shard: shard, script: scripts.FeedForget, reads: true, uses: "defhmpr", appends: true,
+		namespace: ns, shard: ns.of(user), script: scripts.FeedForget, reads: true, uses: "defhmpr", appends: true,
 		args: []any{user},
 	}})
 	return err

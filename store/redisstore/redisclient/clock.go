@@ -54,19 +54,11 @@ func (c *Clock) Refresh(ctx context.Context) {
 		if ctx.Err() != nil {
 			return theirs, err
 		}
-		failure, difference := "", ""
 		offset := theirs.Sub(sent.Add(c.local().Sub(sent) / 2))
-		if err != nil {
-			failure = "failed"
-		} else {
-			c.offset.Store(int64(offset))
-			if offset.Abs() > loudOffset {
-				difference = "differs"
-			}
-		}
-		c.log.LogOnce(slog.LevelWarn, "clock", "failure", failure, "cannot read Redis' clock", "error", err)
+		c.log.LogIf(err != nil, slog.LevelWarn, "clock", "failure", "cannot read Redis' clock", "error", err)
 		if err == nil {
-			c.log.LogOnce(slog.LevelWarn, "clock", "offset", difference,
+			c.offset.Store(int64(offset))
+			c.log.LogIf(offset.Abs() > loudOffset, slog.LevelWarn, "clock", "offset",
 				"this machine's clock differs from Redis' clock; pings are stamped with Redis' time",
 				"offset", offset.Round(time.Millisecond).String())
 		}

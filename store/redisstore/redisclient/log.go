@@ -31,3 +31,12 @@ func (l *OnceLogger) LogOnce(level slog.Level, subject, about, value, message st
 		l.Log(context.Background(), level, message, args...)
 	}
 }
+
+// LogIf is LogOnce for what is found or not.
+func (l *OnceLogger) LogIf(found bool, level slog.Level, subject, about, message string, args ...any) {
+	value := ""
+	if found {
+		value = "found"
+	}
+	l.LogOnce(level, subject, about, value, message, args...)
+}

@@ -3,6 +3,7 @@ package redisclient
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -45,6 +46,16 @@ func Slice(reply any, n int) ([]any, error) {
 		return nil, fmt.Errorf("unexpected script reply of type %T instead of an array", reply)
 	}
 	return elements, nil
+}
+
+// Int returns a number that is text in a script's reply.
+func Int(reply any) (int64, error) {
+	text, _ := reply.(string)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("unexpected script reply: %v is not a number", reply)
+	}
+	return n, nil
 }
 
 // RunAll makes calls, all in one round trip, and returns the replies in their order. The error is that of the first

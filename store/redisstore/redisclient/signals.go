@@ -127,11 +127,7 @@ func (s *Signals) tryPublish(ctx context.Context, message []byte) error {
 // noteSignalRights notes that rights are missing, or that none is for nil.
 func (s *Signals) noteSignalRights(missing error) {
 	s.forbidden.Store(missing != nil)
-	value := ""
-	if missing != nil {
-		value = "missing"
-	}
-	s.client.Log.LogOnce(slog.LevelWarn, s.client.Name, "signals", value,
+	s.client.Log.LogIf(missing != nil, slog.LevelWarn, s.client.Name, "signals",
 		"the user of this Redis lacks rights: connections to other servers get no typing, and learn late what their "+
 			"users say; allow "+signalRights+" &"+s.channels, "error", missing)
 }

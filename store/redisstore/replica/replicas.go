@@ -116,11 +116,7 @@ func (r *Set) discover(ctx context.Context) {
 		return
 	}
 	found := replicasIn(info)
-	value := ""
-	if len(found) == 0 {
-		value = "none"
-	}
-	r.client.Log.LogOnce(slog.LevelWarn, r.client.Name, "replicas to read from", value,
+	r.client.Log.LogIf(len(found) == 0, slog.LevelWarn, r.client.Name, "replicas to read from",
 		"this Redis has no replicas to read from, or its user lacks +info: everything is read from the primary",
 		"server", r.client.Name)
 	r.keep(found)
