@@ -288,7 +288,7 @@ func (s *Store) sendCalls(ctx context.Context, ns namespace, script *redis.Scrip
 // listCalls has CallNamespaces return a namespace. It writes once in each round: in a Cluster, the list can be lost
 // while the calls are not.
 func (s *Store) listCalls(ctx context.Context, ns namespace) error {
-	if s.metaCache.load(ns.name).calls {
+	if last, _ := s.metaCache.load(ns.name); last.calls {
 		return nil
 	}
 	if err := s.client.ZAdd(ctx, s.keys.calling(), redis.Z{Member: ns.name}).Err(); err != nil {

@@ -187,10 +187,11 @@ func (s *Store) checkMetas(ctx context.Context, all []*resolvedNamespace) {
 	metas, err := s.readMetas(ctx, all)
 	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.client.InCluster()
 	for i, c := range all {
+		_, known := s.metaCache.load(c.name)
 		switch {
 		case err == nil:
 			s.checkMeta(c, metas[i])
-		case mayHold && s.metaCache.known(c.name):
+		case mayHold && known:
 			c.hasMeta = true
 		default:
 			c.err = err
@@ -258,12 +259,12 @@ type metaEntry struct {
 	calls bool // the namespace is in the list of those with calls
 }
 
-// load returns the entry of a namespace; one of a round before the first if there is none.
-func (a *metaCache) load(name string) metaEntry {
-	if last, found := a.last.Load(name); found {
-		return last.(metaEntry)
+func (a *metaCache) load(name string) (entry metaEntry, found bool) {
+	last, found := a.last.Load(name)
+	if found {
+		entry = last.(metaEntry)
 	}
-	return metaEntry{round: -1}
+	return entry, found
 }
 
 // keepUnused is the number of rounds for which an unused namespace is remembered: an hour. Other servers remove
@@ -294,7 +295,8 @@ func (a *metaCache) nextRound() {
 
 // current reports whether a namespace was checked in this round.
 func (a *metaCache) current(name string) bool {
-	return a.load(name).round == a.round.Load()
+	last, found := a.load(name)
+	return found && last.round == a.round.Load()
 }
 
 // recent returns the names of the namespaces that were checked in the last minute.
@@ -315,19 +317,14 @@ func (a *metaCache) confirm(name string) {
 
 // setCalls notes whether a namespace is in the list of those with calls. That holds until its next check.
 func (a *metaCache) setCalls(name string, listed bool) {
-	if last, found := a.last.Load(name); found {
-		a.last.CompareAndSwap(name, last, metaEntry{last.(metaEntry).round, listed})
+	if last, found := a.load(name); found {
+		a.last.CompareAndSwap(name, last, metaEntry{last.round, listed})
 	}
-}
-
-func (a *metaCache) known(name string) bool {
-	_, found := a.last.Load(name)
-	return found
 }
 
 // recheck has a namespace checked again before its next use.
 func (a *metaCache) recheck(name string) {
-	if last := a.load(name); last.round == a.round.Load() {
+	if last, found := a.load(name); found && last.round == a.round.Load() {
 		a.last.CompareAndSwap(name, last, metaEntry{round: last.round - 1})
 	}
 }

@@ -121,8 +121,10 @@ func TestMetaCacheIsBounded(t *testing.T) {
 		require.NoError(t, used.err)
 		require.True(t, s.metaCache.current("used"))
 	}
-	require.True(t, s.metaCache.known("used"))
-	require.False(t, s.metaCache.known("gone"))
+	for name, want := range map[string]bool{"used": true, "gone": false} {
+		_, known := s.metaCache.load(name)
+		require.Equal(t, want, known, name)
+	}
 }
 
 // TestMetaCacheOutsideACluster: a namespace is on the Redis that has its meta. If the meta cannot be read, the

@@ -172,7 +172,7 @@ func (s *Store) TrimContacts(
 	if last, found := s.contactWalks.Load(name); found {
 		walk = last.(contactWalk)
 	}
-	all, err := s.trimContacts(ctx, ns, q, shards, limits, walk)
+	all, err := s.trimContacts(ctx, ns, q, shards, limits, ns.shard(walk.shard), walk.after)
 	if err != nil {
 		return result, err
 	}
@@ -200,7 +200,7 @@ func (s *Store) trimContactsOf(
 			result.More = true
 			break
 		}
-		trimmed, err := s.trimContacts(ctx, ns, q, shards[i:i+1], room, noWalk)
+		trimmed, err := s.trimContacts(ctx, ns, q, shards[i:i+1], room, "", "")
 		if err != nil {
 			return result, err
 		}
@@ -225,21 +225,22 @@ type contactsTrimmed struct {
 	position string // where the walk over all owners stopped
 }
 
-// trimContacts runs contactstrim.lua on shards, all in one round trip. The walk continues if it is in one of them.
+// trimContacts runs contactstrim.lua on shards, all in one round trip. In the shard walked, if it is one of them, the
+// walk continues after an owner.
 func (s *Store) trimContacts(
-	ctx context.Context, ns namespace, q store.TrimQuery, shards []string, limits contactsLimits, walk contactWalk,
+	ctx context.Context, ns namespace, q store.TrimQuery, shards []string, limits contactsLimits, walked, after string,
 ) ([]contactsTrimmed, error) {
 	calls := make([]shardCall, len(shards))
 	for i, key := range shards {
 		owners := 0
-		if key == walk.key(ns) {
+		if key == walked {
 			owners = walkOwners
 		}
 		calls[i] = shardCall{
 			namespace: ns, shard: key, script: scripts.ContactsTrim, uses: "cfhp", creates: "u", appends: true,
 			args: []any{
 				q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(),
-				limits.owners, limits.contacts, q.All, owners, walk.after,
+				limits.owners, limits.contacts, q.All, owners, after,
 			},
 		}
 	}
@@ -303,20 +304,10 @@ type contactWalk struct {
 	after string // the owner; "" for the first one of the shard
 }
 
-// noWalk is in no shard.
-var noWalk = contactWalk{shard: -1}
-
-func (w contactWalk) key(ns namespace) string {
-	if w.shard < 0 {
-		return ""
-	}
-	return ns.shard(w.shard)
-}
-
 // next returns the position after what shards replied.
 func (w contactWalk) next(ns namespace, shards []string, replies []contactsTrimmed) contactWalk {
 	w.after = ""
-	if i := slices.Index(shards, w.key(ns)); i >= 0 {
+	if i := slices.Index(shards, ns.shard(w.shard)); i >= 0 {
 		w.after = replies[i].position
 	}
 	if w.after == "" {

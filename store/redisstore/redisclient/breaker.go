@@ -162,16 +162,10 @@ func (b *breakers) run(ctx context.Context, one *breaker, send func(context.Cont
 	if err != nil {
 		return one.refusal
 	}
-	begun := b.monotonic()
-	sent := false
-	defer func() {
-		if !sent { // a panic: without this, a breaker that probes would wait for the outcome forever
-			done(errNoVerdict)
-		}
-	}()
+	begun, outcome := b.monotonic(), errNoVerdict // of a panic: else a breaker that probes would wait for it forever
+	defer func() { done(outcome) }()
 	err = send(inside(ctx))
-	sent = true
-	done(b.verdict(err, b.monotonic()-begun))
+	outcome = b.verdict(err, b.monotonic()-begun)
 	return err
 }
 

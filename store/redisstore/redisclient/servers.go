@@ -21,9 +21,6 @@ import (
 // [store.ErrUnavailable].
 var ErrTooOld = errors.New("redis is too old")
 
-// oldest is the first version that has all commands, major and minor.
-var oldest = [2]int{6, 2}
-
 // refusal returns why calls are refused. It checks the servers if that has never been done.
 func (c *Client) refusal(ctx context.Context) error {
 	var failed error
@@ -196,7 +193,7 @@ func (l *OnceLogger) checkInfo(server string, info map[string]string) error {
 		"when its memory is full, this Redis silently drops whole namespaces: set maxmemory-policy to noeviction",
 		"server", server, "maxmemory-policy", policy)
 	version := info["redis_version"]
-	old, unknown := olderThan(version, oldest)
+	old, unknown := tooOld(version)
 	switch {
 	case unknown:
 		l.LogOnce(slog.LevelWarn, server, "version", "unknown: "+version,
@@ -214,13 +211,13 @@ func (l *OnceLogger) checkInfo(server string, info map[string]string) error {
 	return nil
 }
 
-// olderThan compares the first two numbers of a version; unknown if it has none.
-func olderThan(version string, least [2]int) (older, unknown bool) {
+// tooOld reports whether a version lacks commands, by its first two numbers; unknown if it has none.
+func tooOld(version string) (old, unknown bool) {
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
 		return false, true
 	}
-	return major < least[0] || major == least[0] && minor < least[1], false
+	return major < 6 || major == 6 && minor < 2, false
 }
 
 // TryWriting does a write that changes nothing on each primary, and returns an error for each. It is nil if the write

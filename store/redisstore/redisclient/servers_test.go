@@ -34,14 +34,14 @@ func TestCheckInfoLogsOnce(t *testing.T) {
 	require.Equal(t, 1, lines("a", "5", "noeviction"), "a version has a minor number")
 }
 
-func TestOlderThan(t *testing.T) {
+func TestVersions(t *testing.T) {
 	for version, want := range map[string][2]bool{
 		"6.2.0": {}, "6.2": {}, "7.0.15": {}, "8.0.0": {}, "10.0.0-rc1": {}, "255.255.255": {},
 		"6.0.16": {true, false}, "5.0.14": {true, false}, "2.8.24": {true, false},
 		"": {false, true}, "unstable": {false, true}, "7": {false, true},
 	} {
-		older, unknown := olderThan(version, oldest)
-		require.Equal(t, want, [2]bool{older, unknown}, version)
+		old, unknown := tooOld(version)
+		require.Equal(t, want, [2]bool{old, unknown}, version)
 	}
 }
 

@@ -1,9 +1,9 @@
 package redisclient
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -74,17 +74,17 @@ func (w *waits) check(cmds []redis.Cmder, wait *redis.IntCmd, sent error) error 
 		err = fmt.Errorf("%d of %d replicas confirmed in time: the write's outcome is unknown, send it again",
 			n, w.replicas)
 	}
-	unconfirmed := slices.DeleteFunc(slices.Clone(cmds), func(cmd redis.Cmder) bool { return cmd.Err() != nil })
-	for _, cmd := range unconfirmed {
-		cmd.SetErr(err)
+	unconfirmed := false
+	for _, cmd := range cmds {
+		if cmd.Err() == nil {
+			cmd.SetErr(err)
+			unconfirmed = true
+		}
 	}
-	if wait.Err() == nil && len(unconfirmed) > 0 {
+	if wait.Err() == nil && unconfirmed {
 		w.failures.Add(1)
 	}
-	if sent != nil {
-		return sent
-	}
-	return err
+	return cmp.Or(sent, err)
 }
 
 // RepeatTime returns for how long what Redis refuses may be repeated within a call: half of what is left of it.

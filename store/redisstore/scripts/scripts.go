@@ -90,8 +90,7 @@ func devicesRule() string {
 
 // writeFeed is a function that records pings or leaves in a shard with a feed.
 func writeFeed() string {
-	return function("write_feed",
-		text("feed/feed", "shared/timetext", "shared/details", "feed/feeddescribe", "feed/feedwrite"))
+	return function("write_feed", text("feed/feed", "shared/timetext", "shared/details", "feed/feedwrite"))
 }
 
 // hide is the function of that name in hidden.lua. What it needs is made only if it is called.

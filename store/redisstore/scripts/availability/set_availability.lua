@@ -68,7 +68,7 @@ local function save_public()
   details.ends = ends > 0 and ends or math.huge
   local new = format_details(details)
   if new ~= text then
-    save_details({user, text, new})
+    save_details({user, new})
   end
   load_feed(now)
   save_end(user, details)

@@ -27,7 +27,6 @@ for i, user in ipairs(users) do
   if new ~= (texts[i] or '') and (new ~= '' or parse_details(texts[i])) then
     changed[#changed + 1] = {user, scores[i] and tonumber(scores[i]), texts[i], new}
     new_texts[#new_texts + 1] = user
-    new_texts[#new_texts + 1] = texts[i]
     new_texts[#new_texts + 1] = new
     new_ends[#new_ends + 1] = {user, details}
   end

@@ -172,7 +172,6 @@ local function record(items)
     end
     if user.details ~= text then
       set_details[#set_details + 1] = user.name
-      set_details[#set_details + 1] = text
       set_details[#set_details + 1] = user.details
     end
   end

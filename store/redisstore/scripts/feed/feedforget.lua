@@ -12,7 +12,7 @@ end
 local text
 if details_key then
   text = redis.call('HGET', details_key, ARGV[2])
-  save_details({ARGV[2], text, ''})
+  save_details({ARGV[2], ''})
 end
 for _, set in pairs({ends_key, KEYS[1]}) do
   redis.call('ZREM', set, ARGV[2])

@@ -73,8 +73,17 @@ local created = known and 0 or 1 - redis.call('EXISTS', key)
 if #add > 0 then
   redis.call('ZADD', key, unpack(add))
 end
+-- Adds the details that were published before, and are after. There are not more entries than Lua can pass to one command.
 if details_key and changes[1] then
-  describe(changes)
+  local names = {}
+  for i, change in ipairs(changes) do
+    names[i] = change[1]
+  end
+  for i, text in ipairs(redis.call('HMGET', details_key, unpack(names))) do
+    local change = changes[i]
+    change[5] = published_details(text, change[2], feed.watermark)
+    change[6] = published_details(text, change[3], feed.watermark)
+  end
 end
 for _, change in ipairs(changes) do
   append(unpack(change))

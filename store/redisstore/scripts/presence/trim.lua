@@ -58,7 +58,6 @@ local function forget_idle(users)
   for i, text in ipairs(redis.call('HMGET', details_key, unpack(users))) do
     if text and string.byte(text) ~= 48 and parse_details(text) then
       changed[#changed + 1] = users[i]
-      changed[#changed + 1] = text
       changed[#changed + 1] = with_idle(text, 0)
     end
   end

@@ -82,11 +82,11 @@ local function with_idle(text, idle)
   return format_details(details)
 end
 
--- Writes texts of users: user, text before, text, user, …; false or '' for none. There are at most 1000 users.
+-- Writes texts of users: user, text, user, …; '' for none. There are at most 1000 users.
 local function save_details(texts)
   local set, delete = {}, {''} -- earlier versions kept something in the field without a name
-  for i = 1, #texts, 3 do
-    local user, new = texts[i], texts[i + 2]
+  for i = 1, #texts, 2 do
+    local user, new = texts[i], texts[i + 1]
     if new == '' then
       delete[#delete + 1] = user
     else

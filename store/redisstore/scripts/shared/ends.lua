@@ -57,8 +57,7 @@ local function delete_ended(by, most)
   local changed = {}
   local texts = details_key and redis.call('HMGET', details_key, unpack(names)) or {}
   for i = 1, #names do
-    local text = texts[i]
-    local details = parse_details(text)
+    local details = parse_details(texts[i])
     if not details then
       redis.call('ZREM', ends_key, names[i])
     else
@@ -67,7 +66,6 @@ local function delete_ended(by, most)
       end
       details.call = details.call > by and details.call or 0
       changed[#changed + 1] = names[i]
-      changed[#changed + 1] = text
       changed[#changed + 1] = format_details(details)
       save_end(names[i], details)
     end
