@@ -73,7 +73,7 @@ local created = known and 0 or 1 - redis.call('EXISTS', key)
 if #add > 0 then
   redis.call('ZADD', key, unpack(add))
 end
--- Adds the details that were published before, and are after. There are not more entries than Lua can pass to one command.
+-- Adds the details that were published before, and are after. Lua can pass as many users to one command.
 if details_key and changes[1] then
   local names = {}
   for i, change in ipairs(changes) do
