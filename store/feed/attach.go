@@ -244,7 +244,9 @@ func (c *collector) add(name string, was view, t presence, is view) bool {
 func (c *collector) updates() (users []Update) {
 	for k := range c.users {
 		if u := &c.users[k]; u.forced || u.is != u.was {
-			users = append(users, u.update(u.name, u.is.details))
+			update := u.update(u.name, u.is.details)
+			update.Was = u.was.published()
+			users = append(users, update)
 		}
 	}
 	return users

@@ -19,6 +19,13 @@ func viewOf(status lastseen.Status, left bool, d store.Details) view {
 	return v
 }
 
+// published returns the view as it was published, without the time.
+func (v view) published() store.Published {
+	return store.Published{
+		State: lastseen.State{Left: v.left()}, Status: v.status(), Details: v.details,
+	}
+}
+
 // before and after return the views before and after a change.
 func before(c *store.Change) view { return viewOf(c.WasStatus, c.WasLeft, c.Was) }
 func after(c *store.Change) view  { return viewOf(c.Status, c.Left, c.Details) }

@@ -98,6 +98,9 @@ func (w *Watcher) listStatuses(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.f.mu.Lock()
+	now = min(now, w.f.asOf) // who is published as green now, but has turned grey by the clock
+	w.f.mu.Unlock()
 	ranges := w.hub.thresholds(w.f.namespace).Ranges(w.scan.statuses, now, lastseen.MinInstant, lastseen.MaxInstant)
 	for k := range ranges {
 		if ranges[k].To >= now { // users who ping meanwhile stay in the list: their pings are no changes

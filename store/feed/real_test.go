@@ -155,6 +155,36 @@ func (s *pingingStore) List(ctx context.Context, namespace string, q store.ListQ
 	return s.Store.List(ctx, namespace, q)
 }
 
+// laterStore is a store whose clock is hours ahead of what is published.
+type laterStore struct{ store.Store }
+
+func (s laterStore) Now(ctx context.Context) (lastseen.Instant, error) {
+	now, err := s.Store.Now(ctx)
+	return now.Add(3 * time.Hour), err
+}
+
+// TestStatusesAsPublished: a user who is published as green, but not for much longer, is in the snapshot: a change to
+// grey follows, which says that the user was green.
+func TestStatusesAsPublished(t *testing.T) {
+	s, err := filestore.Open(filestore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	thresholds := lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}
+	h := New(Options{
+		Store:    laterStore{s},
+		Settings: func(string) Settings { return Settings{Thresholds: thresholds} },
+	})
+	runHub(t, h)
+	_, err = s.Ping(t.Context(), "chat", []store.PresenceEvent{{User: "ann", At: lastseen.InstantOf(time.Now())}})
+	require.NoError(t, err)
+	w, err := h.Watch(t.Context(), "chat", Query{Everyone: true, Statuses: []lastseen.Status{lastseen.Green}})
+	require.NoError(t, err)
+	defer w.Close()
+	b, err := w.Poll(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"ann green"}, names(b))
+}
+
 // TestStatusesWhileUsersPing: a green user who pings while the green users are listed is in the snapshot. That ping is
 // not a change, so that nothing else would have the user.
 func TestStatusesWhileUsersPing(t *testing.T) {
