@@ -12,6 +12,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
 )
 
 // presence is a user in a response.
@@ -73,6 +74,11 @@ func published(user string, p store.Published) presence {
 		User: user, Status: p.Status, LastSeen: request.Timestamp(p.At), Left: p.Left,
 		userDetails: showDetails(p.Details, p.Status, 0, 0),
 	}
+}
+
+// AppendPublished appends the fields of a user as published in a feed, in JSON without braces.
+func AppendPublished(b []byte, u feed.Update) []byte {
+	return published(u.User, u.Published).appendFields(b)
 }
 
 // showDetails returns what a response shows of a user's details; nil for nothing. What ends by itself is evaluated at

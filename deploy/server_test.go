@@ -1,8 +1,12 @@
 package deploy_test
 
 import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -19,7 +23,15 @@ func TestMain(m *testing.M) { os.Exit(testserver.Main(m)) }
 // startServer starts lastseen with what only configured namespaces export, retention, and some more arguments.
 func startServer(t *testing.T, args ...string) *testserver.Server {
 	t.Helper()
-	config := testserver.WriteConfig(t, "namespaces: {chat: {retention: 1h}}\n")
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); !bytes.Contains(body, []byte("presence.reset")) {
+			w.WriteHeader(http.StatusBadRequest) // what is dropped is counted
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	secret := testserver.WriteFile(t, "secret", []byte("whsec_"+base64.StdEncoding.EncodeToString(make([]byte, 32))))
+	config := testserver.WriteConfig(t, fmt.Sprintf("namespaces: {chat: {retention: 1h}}\n"+
+		"webhooks: {app: {url: %q, secrets-file: %q, namespaces: [chat]}}\n", receiver.URL, secret))
 	return testserver.Start(t, append([]string{"--config", config, "--admin-listen", "127.0.0.1:0"}, args...)...)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/live/webhooks"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
@@ -32,6 +33,7 @@ type runtimeConfig struct {
 	feeds         feeds
 	registry      *connections.Registry // of the connections that users hold open
 	callManager   *calls.Manager
+	webhooks      *webhooks.Manager
 	changed       chan struct{} // holds one value when there was a reload since the last receive
 }
 
@@ -57,6 +59,7 @@ func newRuntimeConfig(c *config.Config, d dependencies) (*runtimeConfig, error) 
 	r.feeds = r.newFeeds(c.MaxWatches)
 	r.registry = r.newRegistry(c.MaxUserWebsockets)
 	r.callManager = r.newCallManager()
+	r.webhooks = r.newWebhooks()
 	return r, r.replace(c)
 }
 

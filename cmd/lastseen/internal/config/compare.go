@@ -40,6 +40,9 @@ func Compare(current, next *Config) (d Difference) {
 	for _, name := range union(current.keys, next.keys) {
 		d.compareKey(keysSection+"."+name, current.keys[name], next.keys[name])
 	}
+	for _, name := range union(current.webhooks, next.webhooks) {
+		d.compareWebhook(webhooksSection+"."+name, current.webhooks[name], next.webhooks[name])
+	}
 	d.compareSecrets(current, next)
 	if current.secured() && !next.secured() && next.Auth != AuthNone {
 		d.Refused = append(d.Refused, "no "+keysSection+" and no JWTs are left, so anyone would have full access: "+

@@ -23,6 +23,7 @@ type Config struct {
 
 	namespaces map[string]*Values
 	keys       map[string]apiKey
+	webhooks   map[string]*webhook
 }
 
 // Values are the effective settings of the server or of one namespace, and the source of each.

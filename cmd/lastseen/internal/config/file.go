@@ -53,6 +53,8 @@ func (c *Config) readFile(e *Error) {
 			namespaces = value // for the end: they inherit all other settings
 		case keysSection:
 			r.entries(value, keysSection+".", r.apiKey)
+		case webhooksSection:
+			r.entries(value, webhooksSection+".", r.webhook)
 		default:
 			r.setting(&c.Values, "", name, value)
 		}
@@ -166,7 +168,7 @@ func (r *fileReader) unknown(name *yaml.Node, path string) {
 	case !exists:
 		var names []string
 		if path == "" {
-			names = []string{namespacesSection, keysSection}
+			names = []string{namespacesSection, keysSection, webhooksSection}
 		}
 		for _, d := range Definitions() {
 			if d.allowedAt(path) {

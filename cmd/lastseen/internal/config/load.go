@@ -45,6 +45,7 @@ func (l Loader) load() (*Config, *Error) {
 	c, e := l.resolve()
 	c.check(e)
 	c.checkCredentials(e)
+	c.checkWebhooks(e)
 	c.warnExposed()
 	return c, e
 }
@@ -53,6 +54,7 @@ func (l Loader) load() (*Config, *Error) {
 func (l Loader) resolve() (*Config, *Error) {
 	c, e := &Config{
 		Values: Values{set: map[string]resolved{}}, namespaces: map[string]*Values{}, keys: map[string]apiKey{},
+		webhooks: map[string]*webhook{},
 	}, &Error{}
 	variables, known := map[string]string{}, []string{}
 	for _, variable := range l.Environ {

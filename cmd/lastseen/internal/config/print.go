@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -28,6 +30,12 @@ func (c *Config) Print(w io.Writer, version string) error {
 	}
 	for _, k := range c.Access.Keys {
 		PrintKey(&b, k, " # "+c.keys[k.Name].source)
+	}
+	if len(c.webhooks) > 0 {
+		fmt.Fprintf(&b, "\n# %s: # their URLs can be secrets, and are not shown\n", webhooksSection)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.webhooks)) {
+		c.webhooks[name].print(&b, name)
 	}
 	if len(c.namespaces) > 0 {
 		fmt.Fprintf(&b, "\n%s:\n", namespacesSection)

@@ -67,6 +67,7 @@ func formats(low, high int, tag reflect.StructTag) map[string]format {
 			display: displayURL,
 		},
 		"collector": {takes: "a URL such as http://localhost:4318/v1/traces", parse: parseURL, display: displayURL},
+		"receiver":  {takes: "an http or https URL", parse: parseReceiver, display: func(string) string { return "xxxxx" }},
 		"[]auth.Pattern": {parse: listOf(auth.ParsePattern), takes: "namespaces (chat-* matches names that " +
 			"start with chat-, * matches all)"},
 		"[]netip.Prefix": {takes: "IP addresses and networks, such as 10.0.0.0/8", parse: listOf(parseNetwork)},
@@ -229,6 +230,15 @@ func parseURL(text string) (any, error) {
 	if err != nil || parsed.Host == "" || parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.User != nil {
 		// Not shown: it may hold a password.
 		return nil, errors.New("is not an http or https URL without user and password")
+	}
+	return text, nil
+}
+
+// parseReceiver reads the URL of a webhook, all of which can be a secret.
+func parseReceiver(text string) (any, error) {
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Hostname() == "" || parsed.Scheme != "https" && parsed.Scheme != "http" {
+		return nil, errors.New("is not an http or https URL")
 	}
 	return text, nil
 }

@@ -1,0 +1,196 @@
+package webhooks
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+// fixture is a manager with a receiver and a feed that a test controls. They are fakes, since retries take hours of the
+// clock, which is that of a bubble: there is no network in it.
+type fixture struct {
+	t       *testing.T
+	webhook *Webhook
+	log     strings.Builder
+
+	mu       sync.Mutex
+	answer   func(r *http.Request, body string) (*http.Response, error)
+	requests []received
+	batches  []feed.Batch // that the next watcher has
+	wake     func()
+	watchers int
+	closed   int
+	lost     bool // another server has the lease
+	watchErr error
+	observed observed
+}
+
+// received is a request that the receiver got.
+type received struct {
+	id, body string
+	at       time.Time
+}
+
+// observed counts what an observer is told.
+type observed struct {
+	tried          map[Result]int
+	dropped, reset int
+	lags           []time.Duration
+}
+
+func (f *fixture) Tried(_ string, r Result)    { f.locked(func() { f.observed.tried[r]++ }) }
+func (f *fixture) Dropped(_ string, users int) { f.locked(func() { f.observed.dropped += users }) }
+func (f *fixture) Reset(string)                { f.locked(func() { f.observed.reset++ }) }
+func (f *fixture) Lag(_ string, d time.Duration) {
+	f.locked(func() { f.observed.lags = append(f.observed.lags, d) })
+}
+func (f *fixture) Now(context.Context) (lastseen.Instant, error) {
+	return lastseen.InstantOf(time.Now()), nil
+}
+
+func (f *fixture) locked(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+func (f *fixture) Lease(context.Context, string, time.Duration) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.lost, nil
+}
+
+func (f *fixture) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {
+	return []store.NamespaceInfo{{Name: "chat"}, {Name: "other"}}, nil
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (f *fixture) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	require.NoError(f.t, err)
+	f.mu.Lock()
+	f.requests = append(f.requests, received{r.Header.Get("webhook-id"), string(body), time.Now()})
+	answer := f.answer
+	f.mu.Unlock()
+	return answer(r, string(body))
+}
+
+// Next implements [Watcher].
+func (f *fixture) Next(ctx context.Context, _ int) (b feed.Batch, ok bool, again time.Duration, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.batches) == 0 {
+		return b, false, time.Hour, ctx.Err()
+	}
+	b, f.batches = f.batches[0], f.batches[1:]
+	b.More = b.More || len(f.batches) > 0
+	return b, true, time.Hour, nil
+}
+
+// Close implements [Watcher].
+func (f *fixture) Close() { f.locked(func() { f.closed++ }) }
+
+func (f *fixture) watch(_ context.Context, namespace string, q feed.Query) (Watcher, error) {
+	require.Equal(f.t, "chat", namespace)
+	require.True(f.t, q.Everyone)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.watchErr != nil {
+		return nil, f.watchErr
+	}
+	f.watchers++
+	f.wake = q.Wake
+	f.batches = []feed.Batch{{Snapshot: true, Users: []feed.Update{update("zoe", "", lastseen.Green)}}}
+	return f, nil
+}
+
+// send has the feed changed.
+func (f *fixture) send(batches ...feed.Batch) {
+	f.locked(func() { f.batches = append(f.batches, batches...) })
+	f.wake()
+}
+
+// got returns what the receiver got since the last call, without the namespace's name.
+func (f *fixture) got() (types []string) {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.requests {
+		p := parse(f.t, []byte(r.body))
+		for _, u := range p.Data.Users {
+			p.Type += " " + u["user"].(string) //nolint:forcetypeassert // a string
+		}
+		types = append(types, strings.TrimPrefix(p.Type, "presence."))
+	}
+	f.requests = nil
+	return types
+}
+
+// status answers with a status code, and headers.
+func status(code int, header ...string) func(*http.Request, string) (*http.Response, error) {
+	h := http.Header{}
+	for k := 0; k < len(header); k += 2 {
+		h.Set(header[k], header[k+1])
+	}
+	return func(*http.Request, string) (*http.Response, error) {
+		return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader("shown to nobody"))}, nil
+	}
+}
+
+// answers has the receiver answer otherwise from now on.
+func (f *fixture) answers(answer func(*http.Request, string) (*http.Response, error)) {
+	f.locked(func() { f.answer = answer })
+}
+
+// run runs a test with a manager, until what it begins with was delivered.
+func run(t *testing.T, test func(t *testing.T, f *fixture, m *Manager)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		secrets, err := ParseSecrets([]byte(secretOf(32, 1)))
+		require.NoError(t, err)
+		receiver, err := url.Parse("https://hooks.example.com/secret-path")
+		require.NoError(t, err)
+		f := &fixture{t: t, answer: status(http.StatusNoContent), observed: observed{tried: map[Result]int{}}}
+		f.webhook = &Webhook{
+			Name: "app", Entry: "1", URL: receiver, Secrets: secrets, Report: Online,
+			Namespaces: func(namespace string) bool { return namespace == "chat" },
+		}
+		m := New(Options{
+			Store: f, Watch: f.watch, Append: appendUser, Observe: f, MaxNamespaces: func() int { return 10 },
+			Webhooks:  func() []*Webhook { f.mu.Lock(); defer f.mu.Unlock(); return []*Webhook{f.webhook} },
+			Logger:    slog.New(slog.NewTextHandler(&f.log, nil)),
+			Transport: func(*Webhook) http.RoundTripper { return f },
+			Random:    func() float64 { return 0.999 },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { m.Run(ctx) })
+		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
+		test(t, f, m)
+		cancel()
+		running.Wait()
+		require.Equal(t, f.watchers, f.closed)
+		require.NotContains(t, f.log.String(), "secret-path")
+	})
+}
+
+// comes is a batch in which users become green.
+func comes(users ...string) (b feed.Batch) {
+	for _, user := range users {
+		b.Users = append(b.Users, update(user, lastseen.Grey, lastseen.Green))
+	}
+	return b
+}

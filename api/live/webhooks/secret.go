@@ -1,0 +1,86 @@
+package webhooks
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+const (
+	secretPrefix = "whsec_"
+	minSecret    = 24 // bytes; the bounds are those of the specification
+	maxSecret    = 64
+	maxSecrets   = 8
+)
+
+// Secret signs events. It does not show itself when it is printed.
+type Secret struct{ signer *standardwebhooks.Webhook }
+
+// String hides the secret.
+func (Secret) String() string { return "whsec_…" }
+
+// GoString hides the secret.
+func (s Secret) GoString() string { return s.String() }
+
+// ParseSecrets reads secrets: whsec_ and the base64 of 24 to 64 bytes, one a line. Empty lines and those that begin
+// with # do not count. Errors do not show secrets.
+func ParseSecrets(text []byte) (secrets []Secret, err error) {
+	seen := map[string]bool{}
+	for n, line := range strings.Split(string(text), "\n") {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		key, err := parseSecret(line)
+		if err == nil && seen[string(key)] {
+			err = errors.New("is there twice")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: the secret %w", n+1, err)
+		}
+		seen[string(key)] = true
+		signer, err := standardwebhooks.NewWebhookRaw(key)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: the secret cannot be used", n+1)
+		}
+		secrets = append(secrets, Secret{signer})
+	}
+	switch {
+	case len(secrets) == 0:
+		return nil, errors.New("there is no secret")
+	case len(secrets) > maxSecrets:
+		return nil, fmt.Errorf("there are %d secrets: at most %d are allowed", len(secrets), maxSecrets)
+	}
+	return secrets, nil
+}
+
+// parseSecret returns the key of a secret. The library takes any length, and text without the prefix.
+func parseSecret(text string) (key []byte, err error) {
+	encoded, ok := strings.CutPrefix(text, secretPrefix)
+	if !ok {
+		return nil, errors.New("does not begin with " + secretPrefix)
+	}
+	if key, err = base64.StdEncoding.Strict().DecodeString(encoded); err != nil {
+		return nil, errors.New("is not valid base64 after " + secretPrefix)
+	}
+	if len(key) < minSecret || len(key) > maxSecret {
+		return nil, fmt.Errorf("has %d bytes; use %d to %d", len(key), minSecret, maxSecret)
+	}
+	return key, nil
+}
+
+// sign returns the signatures by all secrets, for the header: the specification separates them by spaces.
+func sign(secrets []Secret, id string, at time.Time, body []byte) (string, error) {
+	signatures := make([]string, len(secrets))
+	for k, s := range secrets {
+		signature, err := s.signer.Sign(id, at, body)
+		if err != nil {
+			return "", err
+		}
+		signatures[k] = signature
+	}
+	return strings.Join(signatures, " "), nil
+}

@@ -1,0 +1,194 @@
+package scenarios
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testserver"
+)
+
+// receiver is what a webhook delivers to. It knows users as the guide says that receivers do, and refuses every fifth
+// request.
+type receiver struct {
+	*httptest.Server
+	t        *testing.T
+	secret   string
+	verifier *standardwebhooks.Webhook
+
+	mu       sync.Mutex
+	bodies   map[string]string            // by ID
+	statuses map[string]map[string]string // of users who are not grey, by namespace
+	previous map[string]bool              // the IDs of events that were taken
+	snapshot map[string]map[string]string // that is not complete yet
+	open     map[string]bool              // namespaces with a request
+	resets   int
+	tries    int
+}
+
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	r := &receiver{
+		t: t, bodies: map[string]string{}, statuses: map[string]map[string]string{}, previous: map[string]bool{},
+		snapshot: map[string]map[string]string{}, open: map[string]bool{},
+		secret: "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", 32))),
+	}
+	var err error
+	r.verifier, err = standardwebhooks.NewWebhook(r.secret)
+	require.NoError(t, err)
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// config returns a file in which a webhook delivers to the receiver.
+func (r *receiver) config(t *testing.T) string {
+	t.Helper()
+	secrets := testserver.WriteFile(t, "secrets", []byte(r.secret))
+	return testserver.WriteConfig(t, fmt.Sprintf(`
+green: 2s
+yellow: 1h
+ping-interval: 1s
+webhooks:
+  app: {url: %q, secrets-file: %q, namespaces: ["chat-*"], report: status}
+`, r.URL+"/hooks", secrets))
+}
+
+// webhookEvent is what the receiver reads of an event.
+type webhookEvent struct {
+	Type string
+	Data struct {
+		Namespace string
+		Users     []struct{ User, Status, Previous string }
+		More      bool
+	}
+}
+
+// ServeHTTP implements [http.Handler].
+func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return // the server was killed
+	}
+	assert.NoError(r.t, r.verifier.Verify(body, request.Header))
+	var event webhookEvent
+	assert.NoError(r.t, json.Unmarshal(body, &event))
+	r.mu.Lock()
+	id, namespace := request.Header.Get("Webhook-Id"), event.Data.Namespace
+	known, again := r.bodies[id]
+	assert.True(r.t, !again || known == string(body), "the same ID for other bytes")
+	r.bodies[id] = string(body)
+	assert.False(r.t, r.open[namespace], "two requests at a time")
+	r.open[namespace] = true
+	r.tries++
+	refuse := r.tries%5 == 0
+	r.mu.Unlock()
+	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // a receiver has work to do
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.open, namespace)
+	if refuse {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	if !r.previous[id] {
+		r.previous[id] = true
+		r.take(event)
+	}
+}
+
+// take applies an event. The receiver's lock is held.
+func (r *receiver) take(e webhookEvent) {
+	namespace := e.Data.Namespace
+	users := r.statuses[namespace]
+	switch e.Type {
+	case "presence.reset":
+		r.resets++
+		r.snapshot[namespace] = map[string]string{}
+		return
+	case "presence.snapshot":
+		users = r.snapshot[namespace]
+		if !assert.NotNil(r.t, users, "a snapshot without a reset before") {
+			return
+		}
+	}
+	for _, u := range e.Data.Users {
+		if e.Type == "presence.changed" && u.Previous != "" {
+			before := users[u.User]
+			if before == "" {
+				before = "grey"
+			}
+			assert.Equal(r.t, before, u.Previous, u.User)
+		}
+		users[u.User] = u.Status
+		if u.Status == "grey" {
+			delete(users, u.User)
+		}
+	}
+	if e.Type == "presence.snapshot" && !e.Data.More {
+		r.statuses[namespace] = users
+		delete(r.snapshot, namespace)
+	}
+}
+
+// TestWebhooks: whatever happens to servers, a receiver ends with what is true: each server is killed while users come
+// and go, and requests fail.
+func TestWebhooks(t *testing.T) {
+	t.Parallel()
+	testserver.EachStore(t, func(t *testing.T, store []string) {
+		r := newReceiver(t)
+		args := append(store, "--config", r.config(t), "--admin-listen", "127.0.0.1:0")
+		onRedis := strings.HasPrefix(store[1], "redis")
+		servers := []*testserver.Server{testserver.Start(t, args...)}
+		if onRedis {
+			servers = append(servers, testserver.Start(t, args...))
+		}
+		for round := range 3 {
+			writeFor(t, servers[len(servers)-1], time.Second)
+			holder := 0
+			if onRedis && strings.Contains(servers[1].Metrics(t), `lastseen_webhooks_holding{webhook="app"} 1`) {
+				holder = 1
+			}
+			if round < 2 {
+				servers[holder].Kill()
+				servers[holder] = testserver.Start(t, args...)
+			}
+		}
+		require.Eventually(t, func() bool {
+			truth := map[string]map[string]string{}
+			for _, namespace := range []string{"chat-1", "chat-2"} {
+				truth[namespace] = map[string]string{}
+				for _, u := range servers[0].Get(t, "/v1/namespaces/" + namespace + "/users?status=green&status=yellow&limit=1000")["users"].([]any) {
+					u := u.(map[string]any)
+					truth[namespace][u["user"].(string)] = u["status"].(string)
+				}
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.snapshot) == 0 && assert.ObjectsAreEqual(truth, r.statuses)
+		}, scenarioWait, 100*time.Millisecond)
+		require.GreaterOrEqual(t, r.resets, 2)
+	})
+}
+
+// writeFor has users of two namespaces come and go for some time.
+func writeFor(t *testing.T, s *testserver.Server, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		action := []string{"ping", "ping", "leave"}[rand.IntN(3)]
+		path := fmt.Sprintf("/v1/namespaces/chat-%d/users/user%d/%s", 1+rand.IntN(2), rand.IntN(300), action)
+		s.Post(t, path, "")
+	}
+}
