@@ -170,7 +170,7 @@ func TestWebhooks(t *testing.T) {
 			truth := map[string]map[string]string{}
 			for _, namespace := range []string{"chat-1", "chat-2"} {
 				truth[namespace] = map[string]string{}
-				for _, u := range servers[0].Get(t, "/v1/namespaces/" + namespace + "/users?status=green&status=yellow&limit=1000")["users"].([]any) {
+				for _, u := range servers[0].Get(t, "/v1/namespaces/"+namespace+"/users?status=green&status=yellow&limit=1000")["users"].([]any) {
 					u := u.(map[string]any)
 					truth[namespace][u["user"].(string)] = u["status"].(string)
 				}
