@@ -18,7 +18,7 @@ type users struct {
 	hash         func(user string) uint64
 	names        packed.Names
 	bytes        int64              // about how many bytes all users take in a data file
-	known        map[uint64]entry   // by the hash of the ID; a reference can have the mark hasDetails
+	known        map[uint64]entry   // by the hash of the ID
 	collisions   map[string]entry   // users whose hash is that of another user in known
 	devices      *deviceTable       // nil if no user has had a device
 	availability *availabilityTable // nil if no user has set an availability, and no device has been idle
@@ -45,11 +45,10 @@ func newUsers() *users {
 	return u
 }
 
-// find returns the hash of an ID, and the user's entry if it is known, in collisions or not. The entry can be marked as
-// hasDetails.
+// find returns the hash of an ID, and the user's entry if it is known, in collisions or not.
 func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 	hash = u.hash(user)
-	if e, ok := u.known[hash]; ok && string(u.names.At(e.name&^hasDetails)) == user {
+	if e, ok := u.known[hash]; ok && string(u.names.At(e.name)) == user {
 		return hash, e, true, false
 	}
 	e, collides = u.collisions[user]
@@ -58,7 +57,6 @@ func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 
 func (u *users) get(user string) (entry, bool) {
 	_, e, known, _ := u.find(user)
-	e.name &^= hasDetails
 	return e, known
 }
 
@@ -77,10 +75,7 @@ func (u *users) set(user string, c packed.Score) (now, old entry, known bool) {
 	} else {
 		u.known[hash] = now
 	}
-	if !known && u.availability != nil {
-		u.describe(user, u.availability.others(user))
-	}
-	return now.plain(), old.plain(), known
+	return now, old, known
 }
 
 // remove deletes a user and returns the old entry, if the user was known. Its name can be read until the next set.
@@ -94,12 +89,9 @@ func (u *users) remove(user string) (old entry, known bool) {
 	default:
 		delete(u.known, hash)
 	}
-	if old.name&hasDetails != 0 {
-		old = old.plain()
-		u.undescribe(old.name)
-	}
 	if u.devices != nil {
 		u.bytes += u.devices.set(old.name, lastseen.Devices{}, nil)
+		u.noteIdle(user, lastseen.Devices{})
 	}
 	u.names.Remove(old.name)
 	u.bytes -= userBytes(len(user))
@@ -111,11 +103,7 @@ func (u *users) len() int { return len(u.known) + len(u.collisions) }
 // all returns the users, in no order.
 func (u *users) all() []entry {
 	all := slices.AppendSeq(make([]entry, 0, u.len()), maps.Values(u.known))
-	all = slices.AppendSeq(all, maps.Values(u.collisions))
-	for i, e := range all {
-		all[i] = e.plain()
-	}
-	return all
+	return slices.AppendSeq(all, maps.Values(u.collisions))
 }
 
 // large reports whether more than the first chunks of memory are in use.
