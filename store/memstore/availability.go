@@ -41,11 +41,9 @@ func (s *Store) Describe(
 ) (states []lastseen.State, details map[string]store.Details, err error) {
 	states = make([]lastseen.State, len(users))
 	err = s.readIn(ctx, name, func(n *namespace) {
-		var found described
 		for i, user := range users {
-			states[i] = found.add(n, user)
+			states[i] = n.describe(user, &details)
 		}
-		details = found.byUser()
 	})
 	return states, details, err
 }
@@ -55,41 +53,23 @@ func (s *Store) ReadDetails(
 	ctx context.Context, name string, records []store.Record,
 ) (details map[string]store.Details, err error) {
 	err = s.readIn(ctx, name, func(n *namespace) {
-		var found described
 		for _, r := range records {
-			found.add(n, r.User)
+			n.describe(r.User, &details)
 		}
-		details = found.byUser()
 	})
 	return details, err
 }
 
-// described are users who have details. They are counted before the map is made: a map that grows costs more.
-type described []userDetails
-
-type userDetails struct {
-	user string
-	*store.Details
-}
-
-// add returns the state of a user, and adds the details if there are any.
-func (found *described) add(n *namespace, user string) lastseen.State {
+// describe returns the state of a user, and adds the details if there are any.
+func (n *namespace) describe(user string, details *map[string]store.Details) lastseen.State {
 	s, d := n.users.details(user)
 	if d != nil {
-		*found = append(*found, userDetails{user, d})
+		if *details == nil {
+			*details = map[string]store.Details{}
+		}
+		(*details)[user] = *d
 	}
 	return s
-}
-
-func (found described) byUser() map[string]store.Details {
-	if len(found) == 0 {
-		return nil
-	}
-	details := make(map[string]store.Details, len(found))
-	for _, d := range found {
-		details[d.user] = *d.Details
-	}
-	return details
 }
 
 // saying is a call of SetAvailability.

@@ -31,11 +31,8 @@ type seen struct {
 	store.Details
 }
 
-// seen returns what others see of a user; nothing if the user or the namespace is unknown.
+// seen returns what others see of a user.
 func (n *namespace) seen(user string) seen {
-	if n == nil {
-		return seen{}
-	}
 	s, d := n.users.details(user)
 	if d == nil {
 		return seen{State: s}
@@ -52,12 +49,7 @@ func (t *transaction) publish(n *namespace, user string, change func()) {
 	}
 	old := n.seen(user)
 	change()
-	t.wrote(n, user, old, n.seen(user))
-}
-
-// wrote appends a change to the feed of a namespace.
-func (t *transaction) wrote(n *namespace, user string, old, now seen) {
-	n.feed.wrote(user, old, now, t.occasion())
+	n.feed.wrote(user, old, n.seen(user), t.occasion())
 }
 
 func (t *transaction) occasion() occasion {
@@ -71,14 +63,7 @@ func (t *transaction) occasion() occasion {
 // make makes a change to the index, and appends it to the feed of the namespace, if there is one.
 func (t *transaction) make(key lastseen.UserKey, s lastseen.State) {
 	n := t.index.add(key.Namespace)
-	if n.feed != nil && n.users.availability != nil {
-		t.publish(n, key.User, func() { t.index.setIn(n, key.User, s) })
-		return
-	}
-	old := t.index.setIn(n, key.User, s)
-	if n.feed != nil {
-		t.wrote(n, key.User, seen{State: old}, seen{State: s})
-	}
+	t.publish(n, key.User, func() { t.index.setIn(n, key.User, s) })
 }
 
 // makeDevices is make for a user's state and devices.

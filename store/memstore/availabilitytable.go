@@ -197,7 +197,7 @@ func endsIn(all *btree.BTreeG[userTime], r lastseen.Range) func() (transition, b
 		}
 		e := iter.Item()
 		more = iter.Next()
-		return transition{Record: store.Record{User: e.user}, at: e.at, ends: true}, e.at <= r.To
+		return transition{user: e.user, at: e.at, ends: true}, e.at <= r.To
 	}
 }
 

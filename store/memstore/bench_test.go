@@ -78,7 +78,7 @@ func BenchmarkAdvance(b *testing.B) {
 			batch[i] = store.PresenceEvent{User: benchUser(i), At: begun.Add(-minutes.Green) + 1}
 		}
 		s.tables.mu.Lock()
-		s.tables.index.feeds.byName["chat"].watermark = begun
+		s.tables.index.feed("chat").watermark = begun
 		s.tables.mu.Unlock()
 		_, err := s.Ping(ctx, "chat", batch)
 		require.NoError(b, err)

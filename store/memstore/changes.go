@@ -2,17 +2,15 @@ package memstore
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
-// feeds holds the changes feed of each namespace that has one, also of namespaces without users. They are in memory
-// only and guarded like the index, so a restart ends them.
+// feeds is what the changes feeds of namespaces share. Feeds are in memory only and guarded like the index, so a restart
+// ends them.
 type feeds struct {
-	byName    map[string]*feed
 	clock     func() lastseen.Instant
 	monotonic func() time.Duration // feeds expire by it: a clock that is set neither ends nor keeps them
 	expiry    *time.Timer          // removes expired feeds; nil if there are no feeds
@@ -23,36 +21,14 @@ const expireEvery = time.Minute
 
 // feed returns the feed of a namespace; nil if there is none, or if it expired.
 func (x *index) feed(name string) *feed {
-	f := x.feeds.byName[name]
-	if f == nil || x.feeds.expired(f) {
+	n, ok := x.namespaces.Get(name)
+	if !ok || n.feed == nil || x.feeds.expired(n.feed) {
 		return nil
 	}
-	return f
+	return n.feed
 }
 
 func (fs *feeds) expired(f *feed) bool { return fs.monotonic() >= f.until }
-
-// beginFeed begins a feed in a namespace, which need not exist.
-func (x *index) beginFeed(name string, t lastseen.Thresholds) *feed {
-	f := &feed{}
-	f.begin(t, x.feeds.clock())
-	if x.feeds.byName == nil {
-		x.feeds.byName = map[string]*feed{}
-	}
-	x.feeds.byName[strings.Clone(name)] = f
-	if n, ok := x.namespaces.Get(name); ok {
-		n.feed = f
-	}
-	return f
-}
-
-// endFeed ends the feed of a namespace, if it has one.
-func (x *index) endFeed(name string) {
-	delete(x.feeds.byName, name)
-	if n, ok := x.namespaces.Get(name); ok {
-		n.feed = nil
-	}
-}
 
 // change runs f on the index for a change of feeds, or of calls. Nothing in the journal changes.
 func (s *Store) change(ctx context.Context, f func(*index) error) error {
@@ -70,14 +46,15 @@ func (s *Store) change(ctx context.Context, f func(*index) error) error {
 // RecordChanges implements [store.Store].
 func (s *Store) RecordChanges(ctx context.Context, namespace string, t lastseen.Thresholds) error {
 	return s.change(ctx, func(x *index) error {
-		if _, exists := x.namespaces.Get(namespace); !exists {
+		n, exists := x.namespaces.Get(namespace)
+		if !exists {
 			return store.ErrNotRecorded
 		}
-		f := x.feed(namespace)
-		if f == nil {
-			f = x.beginFeed(namespace, t)
+		if x.feed(namespace) == nil {
+			n.feed = &feed{}
+			n.feed.begin(t, x.feeds.clock())
 		}
-		f.until = x.feeds.monotonic() + store.ChangesKept
+		n.feed.until = x.feeds.monotonic() + store.ChangesKept
 		if x.feeds.expiry == nil {
 			x.feeds.expiry = time.AfterFunc(expireEvery, s.expireFeeds)
 		}
@@ -85,31 +62,25 @@ func (s *Store) RecordChanges(ctx context.Context, namespace string, t lastseen.
 	})
 }
 
-// expireFeeds ends expired feeds, and looks again later if others are left.
+// expireFeeds ends expired feeds, and looks again later if others are left; once the store is closed, it ends all.
 func (s *Store) expireFeeds() {
 	s.tables.mu.Lock()
 	defer s.tables.mu.Unlock()
 	x := &s.tables.index
-	for name, f := range x.feeds.byName {
-		if x.feeds.expired(f) {
-			x.endFeed(name)
-		}
-	}
-	if s.tables.closed || len(x.feeds.byName) == 0 {
-		x.feeds.expiry = nil
-		return
-	}
-	x.feeds.expiry = time.AfterFunc(expireEvery, s.expireFeeds)
-}
-
-// endFeeds ends all feeds.
-func (x *index) endFeeds() {
 	if x.feeds.expiry != nil {
 		x.feeds.expiry.Stop()
+		x.feeds.expiry = nil
 	}
-	for name := range x.feeds.byName {
-		x.endFeed(name)
-	}
+	x.namespaces.Scan(func(_ string, n *namespace) bool {
+		switch {
+		case n.feed == nil:
+		case s.tables.closed || x.feeds.expired(n.feed):
+			n.feed = nil
+		case x.feeds.expiry == nil:
+			x.feeds.expiry = time.AfterFunc(expireEvery, s.expireFeeds)
+		}
+		return true
+	})
 }
 
 // ReadChanges implements [store.Store].

@@ -60,10 +60,10 @@ func (f *feed) advance(n *namespace, w *store.ChangesAdvance, at lastseen.Instan
 	}
 	last := lastOf(batch)
 	for i, d := range batch {
-		if last != nil && last[d.User] != i {
+		if last != nil && last[d.user] != i {
 			continue // with ends, a user is once in the feed
 		}
-		now := n.seenAs(d)
+		now := n.seen(d.user)
 		is := store.Publish(f.thresholds, now.State, now.Details, until)
 		if !d.ends && is.Status != d.to {
 			continue // a user past both thresholds is once in the feed, as grey
@@ -72,7 +72,7 @@ func (f *feed) advance(n *namespace, w *store.ChangesAdvance, at lastseen.Instan
 		if d.ends && was.Same(is) {
 			continue // the call of a grey user ends
 		}
-		f.append(d.User, was, is, at, monotonic)
+		f.append(d.user, was, is, at, monotonic)
 		w.Transitions++
 	}
 	if len(batch) > 0 {
@@ -89,23 +89,14 @@ func lastOf(batch []transition) map[string]int {
 	}
 	last := make(map[string]int, len(batch))
 	for i, d := range batch {
-		last[d.User] = i
+		last[d.user] = i
 	}
 	return last
 }
 
-// seenAs returns what others see of a user after a transition.
-func (n *namespace) seenAs(d transition) seen {
-	if n.users.availability == nil {
-		return seen{State: d.State}
-	}
-	return n.seen(d.User)
-}
-
-// transition is a user whose status changes at an instant, or whose availability or call ends. Then the state is not
-// set.
+// transition is a user whose status changes at an instant, or whose availability or call ends.
 type transition struct {
-	store.Record
+	user string
 	at   lastseen.Instant
 	to   lastseen.Status
 	ends bool
@@ -138,7 +129,7 @@ func (n *namespace) transitions(t lastseen.Thresholds, from, to lastseen.Instant
 		cursor := n.cursor(store.ListQuery{Order: store.Oldest}, d.users[i], false)
 		d.streams[i].pull = func() (transition, bool) {
 			r, more, _ := cursor.Next() // a cursor over memory cannot fail
-			return transition{Record: r, at: r.At.Add(after), to: status}, more
+			return transition{user: r.User, at: r.At.Add(after), to: status}, more
 		}
 		d.streams[i].advance()
 	}

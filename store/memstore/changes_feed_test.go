@@ -51,7 +51,7 @@ func TestFeedBarelyAhead(t *testing.T) {
 			require.NoError(t, f.Register(ctx, []string{"chat"}))
 			require.NoError(t, f.RecordChanges(ctx, "chat", th))
 			f.tables.mu.Lock()
-			f.tables.index.feeds.byName["chat"].watermark = f.Instant().Add(ahead + more)
+			f.tables.index.feed("chat").watermark = f.Instant().Add(ahead + more)
 			f.tables.mu.Unlock()
 			require.Equal(t, more > 0, f.advanceAs(th, f.Instant()).Begun)
 		}
@@ -113,7 +113,14 @@ func TestExpiredFeedIsFreed(t *testing.T) {
 		feeds := func() int {
 			s.tables.mu.RLock()
 			defer s.tables.mu.RUnlock()
-			return len(s.tables.index.feeds.byName)
+			left := 0
+			s.tables.index.namespaces.Scan(func(_ string, n *namespace) bool {
+				if n.feed != nil {
+					left++
+				}
+				return true
+			})
+			return left
 		}
 		time.Sleep(store.ChangesKept/2 - time.Second)
 		require.Equal(t, 2, feeds())
@@ -182,7 +189,7 @@ func TestAdvanceOfBacklog(t *testing.T) {
 		w := &store.ChangesAdvance{Now: base.Add(time.Hour)}
 		require.Equal(t, fits, f.advance(n, w, w.Now, 0))
 		require.Equal(t, fits, w.More)
-		n.set("one more", lastseen.State{At: base.Add(time.Minute)})
+		(&index{}).setIn(n, "one more", lastseen.State{At: base.Add(time.Minute)})
 	}
 }
 

@@ -29,7 +29,7 @@ func namespaceBytes(name string) int64 { return int64(len(name)) + 2 }
 type namespace struct {
 	users *users
 	order *btree.BTreeG[entry] // nil while it is loaded
-	feed  *feed                // nil if its changes are not recorded; it may have expired
+	feed  *feed                // its changes feed, if it has one; it may have expired
 }
 
 func newNamespace(u *users) *namespace {
@@ -58,37 +58,30 @@ func (n *namespace) get(user string) lastseen.State {
 	return e.score.State()
 }
 
-// setIn stores a user's state; the zero state removes the user. It returns the state before.
-func (x *index) setIn(n *namespace, user string, s lastseen.State) (old lastseen.State) {
+// setIn stores a user's state; the zero state removes the user.
+func (x *index) setIn(n *namespace, user string, s lastseen.State) {
 	bytes, users := n.users.bytes, n.users.len()
-	old = n.set(user, s)
-	x.live += n.users.bytes - bytes
-	x.users += int64(n.users.len() - users)
-	return old
-}
-
-func (n *namespace) set(user string, s lastseen.State) lastseen.State {
-	if !s.Known() {
-		old, known := n.users.remove(user)
-		if known && n.order != nil {
-			n.order.Delete(old)
-			n.shrink()
-		}
-		return old.score.State()
+	var now, old entry
+	var known bool
+	if s.Known() {
+		now, old, known = n.users.set(user, packed.ScoreOf(s))
+	} else {
+		old, known = n.users.remove(user)
 	}
-	now, old, known := n.users.set(user, packed.ScoreOf(s))
 	if known && n.order != nil {
 		n.order.Delete(old)
 	}
-	if n.order != nil {
+	if s.Known() && n.order != nil {
 		n.order.Set(now)
 	}
-	return old.score.State()
+	x.live += n.users.bytes - bytes
+	x.users += int64(n.users.len() - users)
+	n.shrink()
 }
 
 // shrink frees the memory of a namespace that was large, once it is empty.
 func (n *namespace) shrink() {
-	if n.users.len() == 0 && n.users.large() {
+	if n.order != nil && n.users.len() == 0 && n.users.large() {
 		feed, availability, contacts, bytes := n.feed, n.users.availability, n.users.contacts, n.users.bytes
 		*n = *newNamespace(newUsers())
 		n.feed, n.users.availability, n.users.contacts, n.users.bytes = feed, availability, contacts, bytes
@@ -136,7 +129,7 @@ func (x *index) add(name string) *namespace {
 	return n
 }
 
-// drop removes a namespace and the availability in it, and ends its feed.
+// drop removes a namespace, its feed, and the availability in it.
 func (x *index) drop(name string) {
 	x.unlist(name)
 	if u, ok := x.unlisted.Delete(name); ok {
@@ -144,9 +137,8 @@ func (x *index) drop(name string) {
 	}
 }
 
-// unlist removes a namespace, and ends its feed. The availability in it stays.
+// unlist removes a namespace, and its feed. The availability in it stays.
 func (x *index) unlist(name string) {
-	x.endFeed(name)
 	n, ok := x.namespaces.Delete(name)
 	if !ok {
 		return

@@ -71,9 +71,9 @@ func (x *Tables) Store(j Journal) *Store {
 // Close makes all calls fail with [store.ErrClosed], except those in progress. It returns nil.
 func (s *Store) Close() error {
 	s.tables.mu.Lock()
-	defer s.tables.mu.Unlock()
 	s.tables.closed = true
-	s.tables.index.endFeeds()
+	s.tables.mu.Unlock()
+	s.expireFeeds()
 	return nil
 }
 
