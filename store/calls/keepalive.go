@@ -3,7 +3,6 @@ package calls
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -25,12 +24,8 @@ const (
 // it reads their calls again, because signals can be lost: calls that have changed are signalled again, and so are
 // those whose other party is not active.
 type keepAlive struct {
-	store         store.Store
-	logger        *slog.Logger
-	monotonic     func() time.Duration
-	postprocessor *postprocessor
-	manager       *Manager // whose Active and Timeout are called
-	wake          wake
+	*Manager
+	wake wake
 
 	mu       sync.Mutex
 	parties  map[lastseen.UserKey]*party
@@ -46,8 +41,11 @@ type party struct {
 	expires time.Duration // when the call will not expire before; 0 if that is not known
 }
 
-// follow follows a user in a call; see [Manager.Follow].
-func (h *keepAlive) follow(p lastseen.UserKey, c lastseen.Call) {
+// Follow keeps a user active in a call, as long as a connection of the user to this server is. Call it when such a
+// connection learns of the call, and each time that the call has changed. A call that has ended is not followed any
+// longer.
+func (k *Manager) Follow(namespace, user string, c lastseen.Call) {
+	h, p := k.keepAlive, lastseen.UserKey{Namespace: namespace, User: user}
 	c.App = ""
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,7 +60,7 @@ func (h *keepAlive) follow(p lastseen.UserKey, c lastseen.Call) {
 		}
 		return
 	}
-	now, timeout := h.monotonic(), h.manager.Timeout(p.Namespace)
+	now, timeout := h.monotonic(), h.Timeout(p.Namespace)
 	if known {
 		if old.call.State != c.State {
 			h.due.advance(p, now+min(firstKeepAlive, timeout/4))
@@ -164,7 +162,7 @@ func (h *keepAlive) collect(parties []lastseen.UserKey) (active []store.KeepAliv
 			device, within = n.call.Device(p.User), min(h.monotonic()-n.active, n.timeout/2)
 		}
 		h.mu.Unlock()
-		if n != nil && h.manager.Active(p.Namespace, p.User, device, within) {
+		if n != nil && h.Active(p.Namespace, p.User, device, within) {
 			active = append(active, store.KeepAlive{User: p.User, Device: device})
 		}
 	}
@@ -286,7 +284,7 @@ func (n *party) expire(left, now time.Duration) []notice {
 }
 
 func (h *keepAlive) notify(ctx context.Context, namespace string, n notice) {
-	h.postprocessor.stats.signals.Add(1)
+	h.stats.signals.Add(1)
 	if err := h.postprocessor.signal(ctx, namespace, Change{ID: n.id, Users: n.users}); err != nil {
 		h.logger.Debug("cannot signal a call; trying again", "namespace", namespace, "error", err)
 	}
@@ -300,11 +298,14 @@ func (h *keepAlive) report(ctx context.Context, namespace string, err error) {
 	}
 }
 
-// rest returns for how long the call of a party does not expire; see [Manager.Rest].
-func (h *keepAlive) rest(p lastseen.UserKey, id string) time.Duration {
+// Rest returns for how long a call that a user is followed in goes on at least unless a party acts, as far as the last
+// keepalive showed; 0 if that is not known. Until then, a connection of the user need not read the call: the manager
+// signals it once it finds that the call has changed.
+func (k *Manager) Rest(namespace, user, id string) time.Duration {
+	h := k.keepAlive
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := h.parties[p]
+	n := h.parties[lastseen.UserKey{Namespace: namespace, User: user}]
 	if n == nil || n.call.ID != id || n.call.State != lastseen.Active {
 		return 0
 	}

@@ -181,7 +181,7 @@ func TestShorterTimeout(t *testing.T) {
 		}
 		c, err := store.ReadCall(t.Context(), a, ns, id)
 		require.NoError(t, err)
-		a.keepAlive.follow(lastseen.UserKey{Namespace: ns, User: "alice"}, c)
+		a.Follow(ns, "alice", c)
 		a.keepAlive.drop(lastseen.UserKey{Namespace: ns, User: "alice"}) // as after another connection
 		a.Follow(ns, "alice", c)
 		before := a.counts["KeepCallsAlive"]

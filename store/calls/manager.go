@@ -47,6 +47,8 @@ type Manager struct {
 	// due. Set it before Run; default nothing.
 	Late func(lag time.Duration)
 
+	store         store.Store
+	logger        *slog.Logger
 	monotonic     func() time.Duration // since the start
 	stats         counters
 	postprocessor *postprocessor
@@ -61,18 +63,15 @@ func New(s store.Store, logger *slog.Logger) *Manager {
 		Active:    func(string, string, string, time.Duration) bool { return false },
 		Timeout:   func(string) time.Duration { return time.Minute },
 		Late:      func(time.Duration) {},
+		store:     s,
+		logger:    logger,
 		monotonic: func() time.Duration { return time.Since(start) },
 	}
-	monotonic := func() time.Duration { return k.monotonic() }
-	k.postprocessor = &postprocessor{
-		store: s, logger: logger, monotonic: monotonic, stats: &k.stats, wake: newWake(),
-		unknown: map[callKey]unknownOutcome{},
+	k.postprocessor = &postprocessor{Manager: k, wake: newWake(), unknown: map[callKey]unknownOutcome{}}
+	k.watch = &watch{
+		Manager: k, wake: newWake(), batches: make(chan struct{}, maxBatches), namespaces: map[string]*watched{},
 	}
-	k.watch = newWatch(k.postprocessor, k)
-	k.keepAlive = &keepAlive{
-		store: s, logger: logger, monotonic: monotonic, postprocessor: k.postprocessor, manager: k, wake: newWake(),
-		parties: map[lastseen.UserKey]*party{},
-	}
+	k.keepAlive = &keepAlive{Manager: k, wake: newWake(), parties: map[lastseen.UserKey]*party{}}
 	return k
 }
 
@@ -82,7 +81,7 @@ func New(s store.Store, logger *slog.Logger) *Manager {
 func (k *Manager) Start(
 	ctx context.Context, namespace string, c store.NewCall,
 ) (step store.CallStep, finish func(), err error) {
-	step, err = k.postprocessor.store.StartCall(ctx, namespace, c)
+	step, err = k.store.StartCall(ctx, namespace, c)
 	return step, func() { k.finish(ctx, namespace, c.ID, step, err) }, err
 }
 
@@ -91,7 +90,7 @@ func (k *Manager) Start(
 func (k *Manager) Act(
 	ctx context.Context, namespace string, a store.CallAct,
 ) (step store.CallStep, finish func(), err error) {
-	step, err = k.postprocessor.store.StepCall(ctx, namespace, a)
+	step, err = k.store.StepCall(ctx, namespace, a)
 	return step, func() {
 		if err == nil && a.Action == lastseen.Alive && !step.Expired && a.App == "" { // nobody has to learn it
 			return
@@ -113,20 +112,6 @@ func (k *Manager) finish(ctx context.Context, namespace, id string, step store.C
 // passes reports whether the same call may succeed later.
 func passes(err error) bool {
 	return err != nil && (store.MayBeDone(err) || errors.Is(err, store.ErrOverloaded))
-}
-
-// Follow keeps a user active in a call, as long as a connection of the user to this server is. Call it when such a
-// connection learns of the call, and each time that the call has changed. A call that has ended is not followed any
-// longer.
-func (k *Manager) Follow(namespace, user string, c lastseen.Call) {
-	k.keepAlive.follow(lastseen.UserKey{Namespace: namespace, User: user}, c)
-}
-
-// Rest returns for how long a call that a user is followed in goes on at least unless a party acts, as far as the last
-// keepalive showed; 0 if that is not known. Until then, a connection of the user need not read the call: the manager
-// signals it once it finds that the call has changed.
-func (k *Manager) Rest(namespace, user, id string) time.Duration {
-	return k.keepAlive.rest(lastseen.UserKey{Namespace: namespace, User: user}, id)
 }
 
 // Receive notes a signal that a call has changed. It does not block. Other signals are ignored, including the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -28,11 +27,8 @@ type callKey struct{ namespace, id string }
 
 // postprocessor does what follows steps, and does again what failed of it.
 type postprocessor struct {
-	store     store.Store
-	logger    *slog.Logger
-	monotonic func() time.Duration
-	stats     *counters
-	wake      wake
+	*Manager
+	wake wake
 
 	mu      sync.Mutex
 	due     schedule[callKey]

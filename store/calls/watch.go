@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -29,12 +28,8 @@ const (
 // watch ends calls whose time has passed, while this server has the lease. It asks for the lease only if there may be
 // calls.
 type watch struct {
-	store         store.Store
-	logger        *slog.Logger
-	monotonic     func() time.Duration
-	postprocessor *postprocessor
-	manager       *Manager // whose Late is called
-	wake          wake
+	*Manager
+	wake wake
 
 	list    time.Duration // when to list namespaces again
 	asked   time.Duration // when the lease was last requested; 0 if it was not
@@ -58,13 +53,6 @@ type watched struct {
 	visited time.Duration // when the last visit ended
 	visit   bool          // one runs
 	again   bool          // calls may have begun since then
-}
-
-func newWatch(r *postprocessor, k *Manager) *watch {
-	return &watch{
-		store: r.store, logger: r.logger, monotonic: r.monotonic, postprocessor: r, manager: k, wake: newWake(),
-		batches: make(chan struct{}, maxBatches), namespaces: map[string]*watched{},
-	}
 }
 
 // expect has a namespace visited soon: a call may be due earlier than all others that are known.
@@ -178,7 +166,7 @@ func (w *watch) observe(ctx context.Context, steps []store.CallStep) {
 	for _, step := range steps {
 		first = min(first, step.Call.Over)
 	}
-	w.manager.Late(now.Sub(first))
+	w.Late(now.Sub(first))
 }
 
 // end plans the next visit of a namespace.
