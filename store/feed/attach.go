@@ -40,14 +40,11 @@ func (w *Watcher) attach(positions []store.Position) bool {
 // mark makes a user dirty if there are entries after the one with this number.
 func (w *Watcher) mark(t *watch, after int64) bool {
 	m := &w.f.m
-	oldest, _, forgotten := m.between(t.user, after, m.last())
-	if t.dirty = oldest > 0; t.dirty {
-		t.first, t.forced = oldest, forgotten
-		m.setSentView(t, m.viewBefore(oldest))
-	} else {
-		m.setSentView(t, view{})
+	t.unsent = nil
+	if oldest, _, forgotten := m.between(t.user, after, m.last()); oldest > 0 {
+		t.unsent = &unsent{first: oldest, was: m.at(oldest).was, forced: forgotten}
 	}
-	return t.dirty
+	return t.unsent != nil
 }
 
 // detach undoes attach.
@@ -69,7 +66,6 @@ func (m *memory) unwatch(t *watch) {
 	last := watches[len(watches)-1]
 	watches[t.index], watches[len(watches)-1] = last, nil
 	last.index = t.index
-	m.setSentView(t, view{})
 	t.user.watches = watches[:len(watches)-1]
 	m.release(t.user)
 }
@@ -78,13 +74,12 @@ func (m *memory) unwatch(t *watch) {
 func (f *follower) markDirty(n int64) {
 	e := f.m.at(n)
 	for _, t := range e.user.watches {
-		if !t.dirty {
-			t.dirty, t.first, t.forced = true, n, false
-			f.m.setSentView(t, f.m.viewBefore(n))
+		if t.unsent == nil {
+			t.unsent = &unsent{first: n, was: e.was}
 			t.w.dirty = append(t.w.dirty, t)
 			t.w.notify()
 		}
-		t.forced = t.forced || e.forgotten()
+		t.unsent.forced = t.unsent.forced || e.forgotten()
 	}
 }
 
@@ -152,25 +147,25 @@ func (w *Watcher) takeUsers(limit int) (users []Update, err error) {
 	m := &w.f.m
 	batch, rest, upTo := w.dirty, []*watch{}, m.last()
 	if len(batch) > limit {
-		slices.SortFunc(batch, func(a, b *watch) int { return cmp.Compare(a.first, b.first) })
-		if batch[0].first < m.first {
+		slices.SortFunc(batch, func(a, b *watch) int { return cmp.Compare(a.unsent.first, b.unsent.first) })
+		if batch[0].unsent.first < m.first {
 			return nil, errBehind
 		}
-		upTo = batch[limit].first - 1
+		upTo = batch[limit].unsent.first - 1
 		batch, rest = batch[:limit], batch[limit:]
 	}
 	w.dirty = nil
 	for _, t := range batch {
-		now, is, known, forced := t.user.presence, m.viewOf(t.user), true, t.forced
+		now, known, forced := t.user.presence, true, t.unsent.forced
 		if upTo < m.last() {
 			var newest int64
-			_, newest, forced = m.between(t.user, t.first-1, upTo)
+			_, newest, forced = m.between(t.user, t.unsent.first-1, upTo)
 			if known = newest > 0; known { // unless forgotten later
-				now, is = m.at(newest).presence, m.viewAt(newest)
+				now = m.at(newest).presence
 			}
 		}
-		if known && (forced || is != m.sentView(t)) {
-			users = append(users, now.update(t.user.name, is.details))
+		if known && (forced || !now.now.same(t.unsent.was)) {
+			users = append(users, now.update(t.user.name))
 		}
 		if w.mark(t, upTo) {
 			w.dirty = append(w.dirty, t)
@@ -191,7 +186,7 @@ func (w *Watcher) takeEveryone(limit int) ([]Update, error) {
 	c := newCollector(limit)
 	for ; n <= m.last(); n++ {
 		e := m.at(n)
-		if n > w.upTo[e.shard] && !e.blank && !c.add(e.user.name, m.viewBefore(n), e.presence, m.viewAt(n)) {
+		if n > w.upTo[e.shard] && !e.blank && !c.add(e.user.name, e.was, e.presence) {
 			break
 		}
 	}
@@ -215,9 +210,9 @@ type collector struct {
 
 type collected struct {
 	presence
-	name    string
-	was, is view
-	forced  bool
+	name   string
+	was    view
+	forced bool
 }
 
 func newCollector(limit int) *collector {
@@ -225,7 +220,7 @@ func newCollector(limit int) *collector {
 }
 
 // add records a change. It returns false if there is no room for another user.
-func (c *collector) add(name string, was view, t presence, is view) bool {
+func (c *collector) add(name string, was view, t presence) bool {
 	k, ok := c.index[name]
 	if !ok {
 		if len(c.users) == c.limit {
@@ -235,7 +230,7 @@ func (c *collector) add(name string, was view, t presence, is view) bool {
 		c.index[name] = k
 		c.users = append(c.users, collected{name: name, was: was})
 	}
-	c.users[k].presence, c.users[k].is = t, is
+	c.users[k].presence = t
 	c.users[k].forced = c.users[k].forced || t.forgotten()
 	return true
 }
@@ -243,8 +238,8 @@ func (c *collector) add(name string, was view, t presence, is view) bool {
 // updates returns the users whose views changed.
 func (c *collector) updates() (users []Update) {
 	for k := range c.users {
-		if u := &c.users[k]; u.forced || u.is != u.was {
-			update := u.update(u.name, u.is.details)
+		if u := &c.users[k]; u.forced || !u.now.same(u.was) {
+			update := u.update(u.name)
 			update.Was = u.was.published()
 			users = append(users, update)
 		}

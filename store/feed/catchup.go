@@ -119,9 +119,7 @@ func (c *catchUp) page(r *store.ChangesRead) bool {
 		if change.Contacts {
 			c.contactsChanged(change.User)
 		} else if c.wants(change.User) && k >= forgotten[change.User] {
-			is := after(change)
-			t := presence{at: change.At, recorded: change.Recorded, now: is.statusByte}
-			if !c.add(change.User, before(change), t, is) {
+			if !c.add(change.User, before(change), presenceAfter(change)) {
 				c.positions = positions
 				return false
 			}

@@ -3,7 +3,6 @@ package feed
 import (
 	"maps"
 	"slices"
-	"testing"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,38 +73,4 @@ func (p *play) changed(r *reader, c Change, known map[string]Update, b Batch) {
 			r.view[user] = u
 		}
 	}
-}
-
-// requireFit requires that a follower keeps the details of what has some, and no others.
-func requireFit(t *testing.T, f *follower) {
-	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var was, is, users, watches int
-	for n := f.m.first; n <= f.m.last(); n++ {
-		was += requireKept(t, f.m.details.was, n, f.m.at(n).was)
-		is += requireKept(t, f.m.details.is, n, f.m.at(n).now)
-	}
-	for _, u := range f.m.users {
-		users += requireKept(t, f.m.details.users, u, u.now)
-		for _, watch := range u.watches {
-			if !watch.dirty {
-				require.Zero(t, watch.was)
-			}
-			watches += requireKept(t, f.m.details.watches, watch, watch.was)
-		}
-	}
-	kept := []int{len(f.m.details.was), len(f.m.details.is), len(f.m.details.users), len(f.m.details.watches)}
-	require.True(t, slices.Equal([]int{was, is, users, watches}, kept), "details of what was removed: %v", kept)
-}
-
-func requireKept[K comparable](t *testing.T, in map[K]store.Details, of K, s statusByte) int {
-	t.Helper()
-	d, kept := in[of]
-	require.Equal(t, s&detailed != 0, kept)
-	require.Equal(t, kept, d != store.Details{})
-	if kept {
-		return 1
-	}
-	return 0
 }

@@ -8,14 +8,47 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// statusByte is what readers see of a user besides the time, in one byte: the status, whether the user left, and
-// whether there are details. Those are kept elsewhere: see details.
+// view is what readers see of a user besides the time.
+type view struct {
+	statusByte
+	details *store.Details // nil for most users, who have none
+}
+
+func viewOf(status lastseen.Status, left bool, d store.Details) view {
+	v := view{statusByte: toStatusByte(status, left)}
+	if d != (store.Details{}) {
+		v.details = &d
+	}
+	return v
+}
+
+// before and after return the views before and after a change.
+func before(c *store.Change) view { return viewOf(c.WasStatus, c.WasLeft, c.Was) }
+func after(c *store.Change) view  { return viewOf(c.Status, c.Left, c.Details) }
+
+// published returns the view as it is published, without the time.
+func (v view) published() store.Published {
+	return store.Published{
+		State: lastseen.State{Left: v.left()}, Status: v.status(), Details: v.detailsOf(),
+	}
+}
+
+// same reports whether readers see no difference between two views.
+func (v view) same(other view) bool {
+	return v.statusByte == other.statusByte && v.detailsOf() == other.detailsOf()
+}
+
+func (v view) detailsOf() store.Details {
+	if v.details == nil {
+		return store.Details{}
+	}
+	return *v.details
+}
+
+// statusByte is a status, and whether the user left, in one byte.
 type statusByte uint8
 
-const (
-	leftBit  statusByte = 4
-	detailed statusByte = 8
-)
+const leftBit statusByte = 4
 
 func toStatusByte(status lastseen.Status, left bool) statusByte {
 	var s statusByte
@@ -34,7 +67,7 @@ func toStatusByte(status lastseen.Status, left bool) statusByte {
 func (s statusByte) left() bool { return s&leftBit != 0 }
 
 func (s statusByte) status() lastseen.Status {
-	switch s &^ (leftBit | detailed) {
+	switch s &^ leftBit {
 	case 2:
 		return lastseen.Green
 	case 1:
@@ -46,20 +79,20 @@ func (s statusByte) status() lastseen.Status {
 // presence is what watchers are sent about a user after a change.
 type presence struct {
 	at, recorded lastseen.Instant
-	now          statusByte
+	now          view
+}
+
+func presenceAfter(c *store.Change) presence {
+	return presence{at: c.At, recorded: c.Recorded, now: after(c)}
 }
 
 // forgotten reports whether the user was forgotten.
 func (t presence) forgotten() bool { return t.at == 0 }
 
-func (t presence) update(user string, d store.Details) Update {
-	return Update{
-		User: user, Recorded: t.recorded,
-		Published: store.Published{
-			State:  lastseen.State{At: t.at, Left: t.now.left()},
-			Status: t.now.status(), Details: d,
-		},
-	}
+func (t presence) update(user string) Update {
+	u := Update{User: user, Recorded: t.recorded, Published: t.now.published()}
+	u.At = t.at
+	return u
 }
 
 // entry is a change in memory. Entries are numbered from 1 in the order in which they were read.
@@ -69,7 +102,7 @@ type entry struct {
 	position store.Position
 	prev     int64 // number of the user's entry before, which may have been evicted; 0 if there is none
 	shard    int32
-	was      statusByte
+	was      view
 	blank    bool // only the position is valid: the user was forgotten later, or there is none
 }
 
@@ -95,7 +128,6 @@ type memory struct {
 	first     int64 // number of the entry at head, or of the next one if there is none
 	readMarks []readMark
 	users     map[string]*user
-	details   details
 	numbers   []map[store.Position]int64 // for each shard, the numbers of the entries at the positions
 	base      []store.Position           // before the first entry
 	positions []store.Position           // after the last entry; never changed in place, since watchers share it
@@ -103,7 +135,7 @@ type memory struct {
 
 func newMemory(positions []store.Position) memory {
 	m := memory{
-		first: 1, users: map[string]*user{}, details: newDetails(), base: slices.Clone(positions), positions: positions,
+		first: 1, users: map[string]*user{}, base: slices.Clone(positions), positions: positions,
 		numbers: make([]map[store.Position]int64, len(positions)),
 	}
 	for i := range m.numbers {
@@ -129,31 +161,25 @@ func (m *memory) user(name string) *user {
 func (m *memory) release(u *user) {
 	if u.newest == 0 && len(u.watches) == 0 {
 		delete(m.users, u.name)
-		setDetails(m.details.users, u, view{})
 	}
 }
 
 // add appends a change and returns its number. The earlier entries of a user who was forgotten are blanked.
 func (m *memory) add(c *store.Change) int64 {
-	u, was, is := m.user(c.User), before(c), after(c)
+	u := m.user(c.User)
 	e := entry{
-		presence: presence{at: c.At, recorded: c.Recorded, now: is.statusByte},
-		user:     u, position: c.Position, prev: u.newest, shard: int32(c.Shard), was: was.statusByte,
+		presence: presenceAfter(c), user: u, position: c.Position, prev: u.newest, shard: int32(c.Shard), was: before(c),
 	}
 	if e.forgotten() {
 		for n := u.newest; m.holds(n); n = m.at(n).prev {
 			old := m.at(n)
-			old.blank, old.presence, old.was = true, presence{}, 0
-			m.dropDetails(n)
+			old.blank, old.presence, old.was = true, presence{}, view{}
 		}
 		e.prev = 0
 	}
 	m.entries = append(m.entries, e)
 	n := m.last()
 	u.newest, u.presence = n, e.presence
-	setDetails(m.details.was, n, was)
-	setDetails(m.details.is, n, is)
-	setDetails(m.details.users, u, is)
 	m.numbers[c.Shard][c.Position] = n
 	return n
 }
@@ -193,7 +219,6 @@ func (m *memory) evictTo(n int64) {
 			e.user.newest = 0
 			m.release(e.user)
 		}
-		m.dropDetails(m.first)
 		*e = entry{}
 		m.head++
 		m.first++

@@ -125,13 +125,8 @@ func playReaders(t *testing.T, shards int, seed uint64) {
 		p.readers = append(p.readers, r)
 	}
 	breaks := seed%3 == 0
-	for n := range 400 {
+	for range 400 {
 		p.step(breaks)
-		for _, r := range p.readers {
-			if n%20 == 0 && r.watcher != nil {
-				requireFit(t, r.watcher.f)
-			}
-		}
 	}
 	p.fail(nil)
 	for k := range p.readers {
@@ -277,5 +272,4 @@ func (p *play) settle(k int) {
 		require.Zero(p.t, r.resets, r.name)
 	}
 	r.watcher.Close()
-	requireFit(p.t, r.watcher.f)
 }

@@ -144,21 +144,25 @@ type Watcher struct {
 	needsReset bool             // changes after the positions are unknown
 	upTo       []int64          // while attached: for each shard, the entry at the position
 	watches    []*watch         // while attached, of each user
-	dirty      []*watch
-	owners     set // users on whose contacts it depends
-	changed    set // those of them whose contacts changed
-	restarts   int // of the follower, when changed was complete
+	dirty      []*watch         // those with something unsent
+	owners     set              // users on whose contacts it depends
+	changed    set              // those of them whose contacts changed
+	restarts   int              // of the follower, when changed was complete
 }
 
 // watch is a user of a watcher that is attached.
 type watch struct {
 	w      *Watcher
 	user   *user
-	first  int64      // if dirty: the first entry that the watcher was not sent
-	index  int32      // in the user's watches
-	was    statusByte // if dirty: before that entry, as the watcher was sent
-	dirty  bool
-	forced bool // if dirty: the user was forgotten, so an update is due in any case
+	unsent *unsent // nil if there is nothing
+	index  int32   // in the user's watches
+}
+
+// unsent is what a watcher was not sent about a user.
+type unsent struct {
+	first  int64 // the first entry
+	was    view  // before that entry, as the watcher was sent
+	forced bool  // the user was forgotten, so an update is due in any case
 }
 
 // begin returns a snapshot.
