@@ -11,15 +11,24 @@ import (
 func (s *Store) SetAvailability(
 	ctx context.Context, name, user string, availability lastseen.AvailabilityState, at lastseen.Instant,
 ) (lastseen.State, error) {
-	a := &saying{
-		UserKey:      lastseen.UserKey{Namespace: name, User: user},
-		availability: availability.At(lastseen.MinInstant), at: at,
-		now: s.tables.readClock,
+	key := lastseen.UserKey{Namespace: name, User: user}
+	availability = availability.At(lastseen.MinInstant)
+	var state lastseen.State
+	var failed error
+	err := s.journal.Do(ctx, Write{Durable: true, op: opFunc(func(t *transaction) {
+		now := t.readClock()
+		if failed = t.recordAvailability(key, availability, store.Bounded(at, now), now); failed != nil {
+			return
+		}
+		t.noteUse(key, now)
+		state = t.get(name, user)
+		ended := min(at, now)
+		t.purge(name, t.purgeable(name, ended), ended.Add(-store.HiddenKept))
+	})})
+	if err != nil { // and not the state, which the write may still change
+		return lastseen.State{}, err
 	}
-	if err := s.journal.Do(ctx, Write{Durable: true, op: a}); err != nil {
-		return lastseen.State{}, err // and not the state, which the write may still change
-	}
-	return a.state, a.err
+	return state, failed
 }
 
 // ReadAvailability implements [store.Store].
@@ -72,50 +81,28 @@ func (n *namespace) describe(user string, details *map[string]store.Details) las
 	return s
 }
 
-// saying is a call of SetAvailability.
-type saying struct {
-	lastseen.UserKey
-	availability lastseen.AvailabilityState
-	at           lastseen.Instant
-	now          func() lastseen.Instant
-	err          error          // why nothing was recorded
-	state        lastseen.State // the result
-}
-
-func (a *saying) do(t *transaction) {
-	now := a.now()
-	if t.staged == nil {
-		t.now = now
-	}
-	at := store.Bounded(a.at, now)
-	if a.err = a.record(t, at, now); a.err != nil {
-		return
-	}
-	t.noteUse(a.UserKey, now)
-	a.state = t.get(a.Namespace, a.User)
-	t.purge(a.Namespace, t.purgeable(a.Namespace, min(a.at, now)), min(a.at, now).Add(-store.HiddenKept))
-}
-
-// record records the user's availability at a time.
-func (a *saying) record(t *transaction, at, now lastseen.Instant) error {
-	availability, h := a.availability.At(at), t.hiddenOf(a.UserKey)
+// recordAvailability records that a user set an availability at a time.
+func (t *transaction) recordAvailability(
+	key lastseen.UserKey, availability lastseen.AvailabilityState, at, now lastseen.Instant,
+) error {
+	availability, h := availability.At(at), t.hiddenOf(key)
 	if availability.Availability != lastseen.Invisible {
 		if availability != (lastseen.AvailabilityState{}) {
-			if err := t.ensure(a.Namespace); err != nil {
+			if err := t.ensure(key.Namespace); err != nil {
 				return err
 			}
 		}
-		t.hide(a.UserKey, h.ended(at, now))
-		t.setAvailability(a.UserKey, availability)
+		t.hide(key, h.ended(at, now))
+		t.setAvailability(key, availability)
 		return nil
 	}
 	if h.availability().At(at) == (lastseen.AvailabilityState{}) { // visible until now
-		if err := t.ensure(a.Namespace); err != nil {
+		if err := t.ensure(key.Namespace); err != nil {
 			return err
 		}
-		t.leave(a.UserKey, at)
+		t.leave(key, at)
 	}
-	t.hide(a.UserKey, Hidden{
+	t.hide(key, Hidden{
 		HiddenTime: lastseen.HiddenTime{End: availability.HiddenUntil()},
 		Until:      availability.Until, Note: availability.Note,
 	})

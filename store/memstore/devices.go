@@ -26,7 +26,7 @@ func (s *Store) RecordDevices(
 	}
 	user := func(event store.DeviceEvent) string { return event.User }
 	return inParts(batch, user, func(part []store.DeviceEvent) ([]lastseen.State, error) {
-		a := &deviceEvents{namespace: namespace, window: window, batch: part, now: s.tables.readClock}
+		a := &deviceEvents{namespace: namespace, window: window, batch: part}
 		if err := s.journal.Do(ctx, Write{op: a}); err != nil {
 			return nil, err // and not states, which the write may still change
 		}
@@ -76,21 +76,17 @@ type deviceEvents struct {
 	namespace string
 	window    time.Duration
 	batch     []store.DeviceEvent
-	now       func() lastseen.Instant
 	err       error            // why nothing was recorded
 	states    []lastseen.State // the result
 }
 
 func (a *deviceEvents) do(t *transaction) {
-	now := a.now()
+	now := t.readClock()
 	shown := a.shown(t, now)
 	if len(shown) > 0 {
 		if a.err = t.ensure(a.namespace); a.err != nil {
 			return
 		}
-	}
-	if t.staged == nil {
-		t.now = now
 	}
 	writes := deviceWrites{t: t, namespace: a.namespace, users: map[string]*deviceWrite{}}
 	for _, event := range shown {

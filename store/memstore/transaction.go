@@ -30,6 +30,15 @@ type transaction struct {
 	trims         bool             // the changes are those of a Trim
 }
 
+// readClock returns the time by the store's clock. It is that of changes, unless they are staged.
+func (t *transaction) readClock() lastseen.Instant {
+	now := t.index.feeds.clock()
+	if t.staged == nil {
+		t.now = now
+	}
+	return now
+}
+
 func (t *transaction) get(namespace, user string) lastseen.State {
 	if s, ok := t.staged[lastseen.UserKey{Namespace: namespace, User: user}]; ok {
 		return s

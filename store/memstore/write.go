@@ -45,7 +45,6 @@ func (s *Store) record(ctx context.Context, a *events) (*events, error) {
 	if s.journal.Outlasts() {
 		a.batch = slices.Clone(a.batch) // the write can outlast the call
 	}
-	a.now = s.tables.readClock
 	if err := s.journal.Do(ctx, Write{op: a}); err != nil {
 		return nil, err // and not states, which the write may still change
 	}
@@ -57,7 +56,6 @@ type events struct {
 	namespace string
 	batch     []store.PresenceEvent
 	leaves    bool
-	now       func() lastseen.Instant
 	err       error             // why nothing was recorded
 	states    []lastseen.State  // the result
 	gap       time.Duration     // from the first user's previous event to this one; 0 if that user was not present
@@ -68,7 +66,7 @@ func (a *events) do(t *transaction) {
 	if len(a.batch) == 0 {
 		return
 	}
-	now := a.now()
+	now := t.readClock()
 	shown := a.shown(t, now)
 	if len(shown) > 0 {
 		if a.err = t.ensure(a.namespace); a.err != nil {
@@ -78,9 +76,6 @@ func (a *events) do(t *transaction) {
 	a.states = a.single[:]
 	if len(a.batch) != 1 {
 		a.states = make([]lastseen.State, len(a.batch))
-	}
-	if t.staged == nil {
-		t.now = now
 	}
 	if a.leaves && t.hasDevices(a.namespace) {
 		a.leaveDevices(t, shown, now)
@@ -139,7 +134,7 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 	var result store.TrimResult
 	var moved error
 	err := s.journal.Do(ctx, Write{Alone: true, op: opFunc(func(t *transaction) {
-		now := s.tables.readClock()
+		now := t.readClock()
 		if moved = q.CheckClock(now); moved != nil {
 			return
 		}
