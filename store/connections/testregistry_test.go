@@ -18,6 +18,15 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
+// callKind is the method of the store that writes an event.
+type callKind int
+
+const (
+	recordDevices callKind = iota
+	ping
+	leave
+)
+
 func TestMain(m *testing.M) {
 	testenv.LimitWalks(100)
 	goleak.VerifyTestMain(m)

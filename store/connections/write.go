@@ -45,20 +45,21 @@ func (r *Registry) write(ctx context.Context, batch []write) {
 		return // most rounds of a small server
 	}
 	type call struct {
-		namespace string
-		kind      callKind
+		namespace    string
+		device, gone bool
 	}
 	calls := map[call][]*write{}
 	for i := range batch {
-		key := call{batch[i].namespace, kindOf(batch[i].DeviceEvent)}
-		calls[key] = append(calls[key], &batch[i])
+		w := &batch[i]
+		key := call{w.namespace, w.ID != "", w.ID == "" && w.Gone}
+		calls[key] = append(calls[key], w)
 	}
 	var running errgroup.Group
 	running.SetLimit(callsAtOnce)
-	for key, writes := range calls {
+	for _, writes := range calls {
 		for part := range slices.Chunk(writes, maxBatch) {
 			running.Go(func() error {
-				r.call(ctx, key.namespace, key.kind, part)
+				r.call(ctx, part)
 				return nil
 			})
 		}
@@ -67,40 +68,22 @@ func (r *Registry) write(ctx context.Context, batch []write) {
 	r.countLeaves(batch)
 }
 
-// callKind is the method of the store that writes an event.
-type callKind int
-
-const (
-	recordDevices callKind = iota
-	ping
-	leave
-)
-
-func kindOf(s store.DeviceEvent) callKind {
-	switch {
-	case s.ID != "":
-		return recordDevices
-	case s.Gone:
-		return leave
-	}
-	return ping
-}
-
-// call writes events of one kind in one namespace.
-func (r *Registry) call(ctx context.Context, namespace string, kind callKind, writes []*write) {
+// call writes events in one namespace that are all of records, all plain pings, or all leaves of users.
+func (r *Registry) call(ctx context.Context, writes []*write) {
 	var states []lastseen.State
 	var err error
-	switch kind {
-	case recordDevices:
+	namespace := writes[0].namespace
+	switch first := writes[0]; {
+	case first.ID != "":
 		batch := make([]store.DeviceEvent, len(writes))
 		for i, w := range writes {
 			batch[i] = w.DeviceEvent
 		}
 		states, err = r.o.Store.RecordDevices(ctx, namespace, r.o.Settings(namespace).window(), batch)
-	case ping:
-		states, err = r.o.Store.Ping(ctx, namespace, plain(writes))
-	case leave:
+	case first.Gone:
 		states, err = r.o.Store.Leave(ctx, namespace, plain(writes))
+	default:
+		states, err = r.o.Store.Ping(ctx, namespace, plain(writes))
 	}
 	for i, w := range writes {
 		if w.err = err; err == nil {
@@ -134,7 +117,7 @@ func (r *Registry) countLeaves(batch []write) {
 // writeOne writes one event at once.
 func (r *Registry) writeOne(ctx context.Context, p pending) (lastseen.State, error) {
 	w := write{pending: p}
-	r.call(ctx, p.namespace, kindOf(p.DeviceEvent), []*write{&w})
+	r.call(ctx, []*write{&w})
 	r.countLeaves([]write{w})
 	return w.state, w.err
 }
