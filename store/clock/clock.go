@@ -30,9 +30,8 @@ type Options struct {
 
 // Stats describes the readings of a clock.
 type Stats struct {
-	Steps   int64         // readings that moved the time by more than a second
-	Ignored int64         // readings more than a second off that the next one did not confirm
-	Offset  time.Duration // the last reading less the computed time
+	Steps   int64 // readings that moved the time by more than a second
+	Ignored int64 // readings more than a second off that the next one did not confirm
 }
 
 // Clock computes the time. Its fields are microseconds: since 1970, or since some moment for monotonic times.
@@ -134,7 +133,6 @@ func (c *Clock) Set(reading time.Time, sent, received time.Duration) {
 		return
 	}
 	difference := certain(offset+read-c.at(read), ((received - sent) / 2).Microseconds())
-	c.stats.Offset = duration(difference)
 	switch {
 	case -maxSlew <= difference && difference <= maxSlew:
 		c.dismiss()

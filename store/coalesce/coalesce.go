@@ -29,7 +29,6 @@ package coalesce
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -81,8 +80,6 @@ type Store struct {
 	pings   *coalescer[store.PresenceEvent]
 	lookups *coalescer[string]
 	devices *coalescer[deviceItem]
-	closing sync.Once
-	err     error // of closing the store
 }
 
 var _ store.Store = (*Store)(nil)
@@ -120,16 +117,13 @@ func (s *Store) Describe(
 
 // Close implements [store.Store].
 func (s *Store) Close() error {
-	s.closing.Do(func() {
-		s.pings.close()
-		s.lookups.close()
-		s.devices.close()
-		s.pings.running.Wait()
-		s.lookups.running.Wait()
-		s.devices.running.Wait()
-		s.err = s.Store.Close()
-	})
-	return s.err
+	s.pings.close()
+	s.lookups.close()
+	s.devices.close()
+	s.pings.running.Wait()
+	s.lookups.running.Wait()
+	s.devices.running.Wait()
+	return s.Store.Close()
 }
 
 // Stats describes the queues.
