@@ -19,14 +19,14 @@ type feed struct {
 	thresholds lastseen.Thresholds
 	watermark  lastseen.Instant
 	until      time.Duration // when it expires, by the monotonic clock
-	epoch      string        // random, drawn when the feed begins: the first part of its positions
+	epoch      epoch         // since the feed began
 	ring
 }
 
 // begin starts the feed, or restarts it. Positions from before a restart are no longer valid.
 func (f *feed) begin(t lastseen.Thresholds, now lastseen.Instant) {
 	f.thresholds, f.watermark, f.ring = t, now, ring{}
-	f.epoch = strconv.FormatUint(rand.Uint64(), 36) + "-"
+	f.epoch = newEpoch()
 }
 
 // ahead reports whether the feed must restart because the clock was set back and the watermark is too far ahead of it.
@@ -77,7 +77,7 @@ func (f *feed) append(user string, was, is store.Published, now lastseen.Instant
 
 // position returns the position before the entry of a number.
 func (f *feed) position(number uint64) store.Position {
-	return store.Position(f.epoch + strconv.FormatUint(number, 10))
+	return store.Position(f.epoch.position(number))
 }
 
 // find returns the number of the entry after a position; false if it is not known which one that is.
@@ -85,12 +85,26 @@ func (f *feed) find(after []store.Position) (number uint64, known bool) {
 	if len(after) != 1 {
 		return 0, false
 	}
-	digits, ours := strings.CutPrefix(string(after[0]), f.epoch)
-	if !ours {
+	number, ours := f.epoch.number(string(after[0]))
+	return number, ours && f.first <= number && number <= f.next
+}
+
+// epoch is random: the first part of positions, which those from before a restart do not have.
+type epoch string
+
+func newEpoch() epoch { return epoch(strconv.FormatUint(rand.Uint64(), 36) + "-") }
+
+// position returns the position that stands for a number.
+func (e epoch) position(number uint64) string { return string(e) + strconv.FormatUint(number, 10) }
+
+// number is the reverse of position. Positions are untrusted: it returns 0 and false for one of another epoch.
+func (e epoch) number(position string) (number uint64, ours bool) {
+	digits, ours := strings.CutPrefix(position, string(e))
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if !ours || err != nil {
 		return 0, false
 	}
-	number, err := strconv.ParseUint(digits, 10, 64)
-	return number, err == nil && f.first <= number && number <= f.next
+	return number, true
 }
 
 // read fills in the result of a read.

@@ -2,8 +2,6 @@ package memstore
 
 import (
 	"context"
-	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +16,7 @@ import (
 // connections.
 type disconnects struct {
 	monotonic func() time.Duration // disconnects age by it: a clock that is set neither deletes nor keeps them
-	epoch     string               // random: the first part of positions
+	epoch     epoch
 
 	mu    sync.Mutex
 	asked btree.Map[uint64, disconnect] // by number, in order: the newest one of each user
@@ -32,8 +30,7 @@ type disconnect struct {
 }
 
 func newDisconnects(monotonic func() time.Duration) *disconnects {
-	epoch := strconv.FormatUint(rand.Uint64(), 36) + "-"
-	return &disconnects{monotonic: monotonic, epoch: epoch, last: map[lastseen.UserKey]uint64{}, next: 1}
+	return &disconnects{monotonic: monotonic, epoch: newEpoch(), last: map[lastseen.UserKey]uint64{}, next: 1}
 }
 
 // CloseConnections implements [store.Store].
@@ -83,23 +80,17 @@ func (c *disconnects) after(p store.DisconnectPosition) (found []store.Disconnec
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trim()
-	next = store.DisconnectPosition(c.epoch + strconv.FormatUint(c.next, 10))
+	next = store.DisconnectPosition(c.epoch.position(c.next))
 	if p == "" {
 		return nil, next
 	}
-	c.asked.Ascend(c.number(p), func(_ uint64, asked disconnect) bool {
+	first, _ := c.epoch.number(string(p))
+	if first > c.next {
+		first = 0
+	}
+	c.asked.Ascend(first, func(_ uint64, asked disconnect) bool {
 		found = append(found, asked.Disconnect)
 		return true
 	})
 	return found, next
-}
-
-// number returns the number of the first disconnect after a position.
-func (c *disconnects) number(position store.DisconnectPosition) uint64 {
-	digits, ours := strings.CutPrefix(string(position), c.epoch)
-	number, err := strconv.ParseUint(digits, 10, 64)
-	if !ours || err != nil || number > c.next {
-		return 0
-	}
-	return number
 }

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"hash/maphash"
 	"maps"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lastseen/lastseen"
@@ -24,7 +22,7 @@ type users struct {
 	availability *availabilityTable // nil if no user has set an availability, and no device has been idle
 	contacts     *contactTable      // nil if no user has had contacts
 	unlisted     bool               // the namespace does not exist; only the availability in it is kept
-	scans        string             // random: the first part of the positions of scans, which others do not have
+	scans        epoch              // of the positions of scans
 }
 
 // entry is a user and when they were last seen.
@@ -40,7 +38,7 @@ func newUsers() *users {
 	u := &users{
 		hash:  func(user string) uint64 { return maphash.String(seed, user) },
 		known: map[uint64]entry{}, collisions: map[string]entry{}, names: packed.NewNames(),
-		scans: strconv.FormatUint(rand.Uint64(), 36) + "-",
+		scans: newEpoch(),
 	}
 	return u
 }
