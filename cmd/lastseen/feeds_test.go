@@ -27,15 +27,13 @@ func TestMetricsOfFeeds(t *testing.T) {
 	}
 	require.Len(t, found, 11)
 
-	m := newFeedMetrics()
-	m.register(prometheus.NewRegistry(), feed.New(feed.Options{}), f.watermarks, 1)
 	registry = prometheus.NewRegistry()
-	registry.MustRegister(m.resets, m.behind, m.flaps)
-	m.Reset()
-	m.Reset()
-	m.Behind()
-	m.Flap()
-	require.Equal(t, map[string]float64{
-		"lastseen_changes_resets_total": 2, "lastseen_changes_watchers_behind_total": 1, "lastseen_changes_flaps_total": 1,
-	}, values(t, registry))
+	stats := feed.Stats{Namespaces: 1, Watchers: 2, Watches: 3, Entries: 4, Resets: 5, Behind: 6, Flaps: 7}
+	storeMetrics{registry}.feeds(func() feed.Stats { return stats }, f.watermarks, 8)
+	for name, want := range map[string]float64{
+		"namespaces": 1, "watchers": 2, "watches": 3, "entries": 4,
+		"resets_total": 5, "watchers_behind_total": 6, "flaps_total": 7, "watches_limit": 8,
+	} {
+		require.InDelta(t, want, values(t, registry)["lastseen_changes_"+name], 0, name)
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
@@ -148,59 +146,38 @@ func (r *runtimeConfig) newFeeds(maxWatches int) feeds {
 	settings := func(namespace string) feed.Settings { return r.config().Feed(namespace) }
 	recorded := func() []string { return r.config().Recorded() }
 	watermarks := jobs.NewWatermarks(r.store, recorded, settings, r.logger)
-	metrics := newFeedMetrics()
 	hub := feed.New(feed.Options{
 		Store: r.store, Settings: settings, MaxWatches: maxWatches, Logger: r.logger,
-		Recorded: watermarks.Add, Observe: metrics,
+		Recorded:  watermarks.Add,
 		Restarted: func(namespace string) { r.registry.RecordAgain(namespace) },
 	})
-	metrics.register(r.metrics, hub, watermarks, maxWatches)
+	storeMetrics{r.metrics}.feeds(hub.Stats, watermarks, maxWatches)
 	return feeds{hub, watermarks}
 }
 
-// feedMetrics counts what happens in a hub. It implements [feed.Observer].
-type feedMetrics struct{ resets, behind, flaps prometheus.Counter }
-
-func newFeedMetrics() *feedMetrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "lastseen_changes_" + name, Help: help})
-	}
-	return &feedMetrics{
-		resets: counter("resets_total", "Resets that clients were sent, because changes were lost to them."),
-		behind: counter("watchers_behind_total", "Resets of clients that follow everyone and were too slow."),
-		flaps:  counter("flaps_total", "Users whose presence changed for the fifth time within a minute."),
-	}
-}
-
-// Reset implements [feed.Observer].
-func (m *feedMetrics) Reset() { m.resets.Inc() }
-
-// Behind implements [feed.Observer].
-func (m *feedMetrics) Behind() { m.behind.Inc() }
-
-// Flap implements [feed.Observer].
-func (m *feedMetrics) Flap() { m.flaps.Inc() }
-
-// register registers the metrics of a hub and of its watermarks, and has these observed.
-func (m *feedMetrics) register(
-	registerer prometheus.Registerer, hub *feed.Hub, watermarks *jobs.Watermarks, maxWatches int,
-) {
+// feeds registers the metrics of a hub and of its watermarks, and has these observed.
+func (m storeMetrics) feeds(stats func() feed.Stats, watermarks *jobs.Watermarks, maxWatches int) {
 	lag := observe.NewLag("lastseen_changes_detection_lag_seconds",
 		"How late users who turned yellow or grey were recorded; for each pass, the longest delay.")
 	watermarks.Observe = func(d time.Duration) { lag.Observe(d.Seconds()) }
-	registerer.MustRegister(m.resets, m.behind, m.flaps, lag)
-	gauges := storeMetrics{registerer}
-	gauges.counter("changes_decays_total", "How often a user turned yellow or grey in a feed.",
+	m.MustRegister(lag)
+	m.counter("changes_resets_total", "Resets that clients were sent, because changes were lost to them.",
+		func() float64 { return float64(stats().Resets) })
+	m.counter("changes_watchers_behind_total", "Resets of clients that follow everyone and were too slow.",
+		func() float64 { return float64(stats().Behind) })
+	m.counter("changes_flaps_total", "Users whose presence changed for the fifth time within a minute.",
+		func() float64 { return float64(stats().Flaps) })
+	m.counter("changes_decays_total", "How often a user turned yellow or grey in a feed.",
 		func() float64 { return float64(watermarks.Stats().Transitions) })
-	gauges.counter("changes_begun_total", "Feeds that began again.",
+	m.counter("changes_begun_total", "Feeds that began again.",
 		func() float64 { return float64(watermarks.Stats().Begun) })
-	gauges.gauge("changes_namespaces", "Namespaces whose changes feed this server follows.",
-		func() float64 { return float64(hub.Stats().Namespaces) })
-	gauges.gauge("changes_watchers", "Clients that follow changes.",
-		func() float64 { return float64(hub.Stats().Watchers) })
-	gauges.gauge("changes_watches", "Users that all clients follow together.",
-		func() float64 { return float64(hub.Stats().Watches) })
-	gauges.gauge("changes_watches_limit", "max-watches.", func() float64 { return float64(maxWatches) })
-	gauges.gauge("changes_entries", "Changes that are kept in memory.",
-		func() float64 { return float64(hub.Stats().Entries) })
+	m.gauge("changes_namespaces", "Namespaces whose changes feed this server follows.",
+		func() float64 { return float64(stats().Namespaces) })
+	m.gauge("changes_watchers", "Clients that follow changes.",
+		func() float64 { return float64(stats().Watchers) })
+	m.gauge("changes_watches", "Users that all clients follow together.",
+		func() float64 { return float64(stats().Watches) })
+	m.gauge("changes_watches_limit", "max-watches.", func() float64 { return float64(maxWatches) })
+	m.gauge("changes_entries", "Changes that are kept in memory.",
+		func() float64 { return float64(stats().Entries) })
 }

@@ -105,7 +105,7 @@ var errBehind = errors.New("the watcher is too slow")
 func (w *Watcher) fromMemory(ctx context.Context, limit int) (Batch, bool, error) {
 	b, ok, err := w.take(limit)
 	if errors.Is(err, errBehind) && w.everyone {
-		w.hub.o.Observe.Behind()
+		w.hub.behind.Add(1)
 		b, err = w.begin(ctx, true)
 		return b, err == nil, err
 	}

@@ -214,7 +214,7 @@ func TestChangeAfterReset(t *testing.T) {
 		b := w.change(watcher, Change{Add: []string{"eve"}, Remove: []string{"ann"}})
 		require.True(w.t, b.Reset)
 		require.Equal(w.t, []string{"eve", "bob"}, order(b))
-		require.Equal(w.t, 1, w.count().resets)
+		require.EqualValues(w.t, 1, w.count().Resets)
 		require.Nil(w.t, w.next(watcher, time.Minute))
 
 		w.beginAgain(true)

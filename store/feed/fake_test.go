@@ -277,14 +277,7 @@ type fixture struct {
 	recorded  []string
 	restarted []string
 	random    float64
-	counts    counts
 }
-
-type counts struct{ resets, behind, flaps int }
-
-func (c *counts) Reset()  { c.resets++ }
-func (c *counts) Behind() { c.behind++ }
-func (c *counts) Flap()   { c.flaps++ }
 
 // inWorld runs a test with a hub on a fake store.
 func withFixture(t *testing.T, shards int, test func(*fixture), change ...func(*Options)) {
@@ -301,7 +294,6 @@ func withFixture(t *testing.T, shards int, test func(*fixture), change ...func(*
 			Random:    func() float64 { return w.random },
 			Logger:    slog.New(slog.NewTextHandler(&w.log, nil)),
 			Recorded:  func(namespace string) { w.recorded = append(w.recorded, namespace) },
-			Observe:   &w.counts,
 			Restarted: func(namespace string) { w.restarted = append(w.restarted, namespace) },
 		}
 		for _, c := range change {
@@ -385,8 +377,8 @@ func (w *fixture) must(b *Batch) *Batch {
 	return b
 }
 
-// count returns what was observed so far.
-func (w *fixture) count() counts {
+// count returns what happened so far.
+func (w *fixture) count() Stats {
 	synctest.Wait()
-	return w.counts
+	return w.Stats()
 }

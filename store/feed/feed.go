@@ -61,26 +61,18 @@ type Options struct {
 	// for one that is new, not within a minute; default nil. The hub calls it while it holds locks: it must return at
 	// once, and not use the hub.
 	Restarted func(namespace string)
-	// Observe is notified of events, for metrics; default nil.
-	Observe Observer
 }
 
-// Observer is notified of events in a hub. Its methods must return quickly.
-type Observer interface {
-	// Reset is called for each reset of a watcher.
-	Reset()
-	// Behind is called when a watcher of everyone gets a reset because it was too slow.
-	Behind()
-	// Flap is called when a user of a namespace changes for the fifth time within a minute.
-	Flap()
-}
-
-// Stats describes a hub at this moment.
+// Stats describes a hub at this moment, and since the start.
 type Stats struct {
 	Namespaces int // that are followed
 	Watchers   int
 	Watches    int // users watched by all watchers together
 	Entries    int // kept in memory
+
+	Resets int64 // of watchers, since the start
+	Behind int64 // those of them that watchers of everyone got because they were too slow
+	Flaps  int64 // how often a user of a namespace changed for the fifth time within a minute, since the start
 }
 
 // Query selects what to watch.

@@ -262,7 +262,7 @@ func (f *follower) addEntries(r *store.ChangesRead, now time.Duration) {
 		n := f.m.add(c)
 		f.markDirty(n)
 		if f.m.flaps(n) {
-			f.hub.o.Observe.Flap()
+			f.hub.flaps.Add(1)
 		}
 	}
 	f.m.positions = r.Positions

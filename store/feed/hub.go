@@ -64,6 +64,9 @@ type Hub struct {
 
 	watches atomic.Int64
 	entries atomic.Int64
+	resets  atomic.Int64
+	behind  atomic.Int64
+	flaps   atomic.Int64
 	// nextWarning is when an error is logged again: there can be several a second for each namespace.
 	nextWarning atomic.Int64
 
@@ -89,9 +92,6 @@ func New(o Options) *Hub {
 	if o.Restarted == nil {
 		o.Restarted = func(string) {}
 	}
-	if o.Observe == nil {
-		o.Observe = noObserver{}
-	}
 	start := time.Now()
 	return &Hub{
 		o: o,
@@ -106,13 +106,6 @@ func New(o Options) *Hub {
 		followers:  map[string]*follower{},
 	}
 }
-
-// noObserver is the observer of a hub without one.
-type noObserver struct{}
-
-func (noObserver) Reset()  {}
-func (noObserver) Behind() {}
-func (noObserver) Flap()   {}
 
 // Run follows the feeds that are watched until the context ends, and then ends all watchers: their methods return
 // store.ErrClosed. It is called once.
@@ -143,6 +136,7 @@ func (h *Hub) Stats() Stats {
 	return Stats{
 		Namespaces: len(h.followers), Watchers: h.watchers,
 		Watches: int(h.watches.Load()), Entries: int(h.entries.Load()),
+		Resets: h.resets.Load(), Behind: h.behind.Load(), Flaps: h.flaps.Load(),
 	}
 }
 

@@ -118,7 +118,7 @@ func TestResetsAreSpread(t *testing.T) {
 		require.True(w.t, b.Reset)
 		require.Equal(w.t, []string{"ann grey"}, names(*b))
 		require.Equal(w.t, asked+2, w.asked)
-		require.Equal(w.t, 2, w.count().resets)
+		require.EqualValues(w.t, 2, w.count().Resets)
 	})
 }
 

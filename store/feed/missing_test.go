@@ -124,7 +124,7 @@ func TestNamespaceBegins(t *testing.T) {
 			require.Equal(w.t, []string{"bob grey"}, names(*w.must(w.next(watcher, time.Second))))
 		}
 		require.Equal(w.t, []string{"chat"}, w.recorded)
-		require.Zero(w.t, w.count().resets)
+		require.Zero(w.t, w.count().Resets)
 		for _, q := range []Query{{Everyone: true}, {Users: []string{"ann"}}} {
 			q.After = first.Positions
 			b := w.poll(w.watch(q), 10)

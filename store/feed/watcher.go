@@ -198,7 +198,7 @@ func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 		w.scan.begin(!w.f.missing())
 	}
 	if reset {
-		w.hub.o.Observe.Reset()
+		w.hub.resets.Add(1)
 	}
 	return b, nil
 }

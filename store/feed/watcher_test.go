@@ -74,14 +74,14 @@ func TestFlaps(t *testing.T) {
 		}
 		change(4, time.Second)
 		time.Sleep(time.Minute)
-		require.Zero(w.t, w.count().flaps)
+		require.Zero(w.t, w.count().Flaps)
 		change(5, time.Second)
-		require.Equal(w.t, 1, w.count().flaps)
+		require.EqualValues(w.t, 1, w.count().Flaps)
 		change(30, time.Second)
-		require.Equal(w.t, 1, w.count().flaps, "not for each change")
+		require.EqualValues(w.t, 1, w.count().Flaps, "not for each change")
 		time.Sleep(2 * time.Minute)
 		change(10, 16*time.Second)
-		require.Equal(w.t, 1, w.count().flaps)
+		require.EqualValues(w.t, 1, w.count().Flaps)
 	})
 }
 
@@ -102,10 +102,11 @@ func TestBehind(t *testing.T) {
 		b := w.poll(everyone, 100)
 		require.True(w.t, b.Reset)
 		require.Len(w.t, b.Users, 50)
-		require.Equal(w.t, counts{resets: 1, behind: 1}, w.count())
+		require.EqualValues(w.t, 1, w.count().Resets)
+		require.EqualValues(w.t, 1, w.count().Behind)
 		require.Equal(w.t, []string{"user1 green"}, names(w.poll(named, 1)))
 		require.Equal(w.t, []string{"user7 green"}, names(w.poll(named, 1)))
-		require.Equal(w.t, 1, w.count().resets)
+		require.EqualValues(w.t, 1, w.count().Resets)
 	})
 }
 
