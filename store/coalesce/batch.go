@@ -128,30 +128,16 @@ func (nb *namespaceBatch[T]) complete(err error, userOf func(T) string) {
 		if call.err = err; err == nil {
 			end := at + len(call.items)
 			call.states = nb.States[at:end:end]
-			n := 0
-			for n < len(described) && described[n].At < end {
-				n++
+			for ; len(described) > 0 && described[0].At < end; described = described[1:] {
+				if call.details == nil {
+					call.details = map[string]store.Details{}
+				}
+				call.details[userOf(nb.Items[described[0].At])] = described[0].Details
 			}
-			call.details = detailsOf(call.items, at, described[:n], userOf)
-			at, described = end, described[n:]
+			at = end
 		}
 		call.done <- struct{}{}
 	}
-}
-
-// detailsOf returns the details of items by user; nil if no item has any. at is the index of the first item in the
-// batch.
-func detailsOf[T any](
-	items []T, at int, described []store.ItemDetails, userOf func(T) string,
-) map[string]store.Details {
-	if len(described) == 0 {
-		return nil
-	}
-	found := make(map[string]store.Details, len(described))
-	for _, d := range described {
-		found[userOf(items[d.At-at])] = d.Details
-	}
-	return found
 }
 
 // callerError returns the error of a batch as its callers see it: the deadline that passed is not theirs.
