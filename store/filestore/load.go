@@ -10,24 +10,14 @@ import (
 	"github.com/lastseen/lastseen/store/memstore"
 )
 
-// formats holds a reader for each version of the format that can be read. A file of a version older than base is
-// rewritten as one of version base before anything is appended to it. From base to current, each version is the one
-// before with more kinds of changes: a file has the lowest version that has the changes in it, so that an older
+// formats are the versions of the format, from version1 to current, that can be read. A file of a version older than
+// base is rewritten as one of version base before anything is appended to it. From base to current, each version is the
+// one before with more kinds of changes: a file has the lowest version that has the changes in it, so that an older
 // lastseen can open it if possible.
-type formats struct {
-	base, current uint32
-	read          map[uint32]func(*os.File, memstore.Log) (loaded, error)
-}
+type formats struct{ base, current uint32 }
 
 // supported returns the formats of this version of lastseen.
-func supported() formats {
-	return formats{
-		base: version1, current: version3,
-		read: map[uint32]func(*os.File, memstore.Log) (loaded, error){
-			version1: readFile, version2: readFile, version3: readFile,
-		},
-	}
-}
+func supported() formats { return formats{base: version1, current: version3} }
 
 // loaded is what was found in a data file, besides the changes.
 type loaded struct {
@@ -42,14 +32,13 @@ func (k formats) load(f *os.File, log memstore.Log) (loaded, error) {
 	if err != nil {
 		return loaded{}, err
 	}
-	read, ok := k.read[version]
 	switch {
 	case version > k.current:
 		return loaded{}, fmt.Errorf("%w: its version is %d, this lastseen reads up to %d", ErrNewer, version, k.current)
-	case !ok:
+	case version < version1:
 		return loaded{}, fmt.Errorf("%w: its version is %d", ErrOlder, version)
 	}
-	return read(f, log)
+	return readFile(f, log)
 }
 
 // readFile reads a file of version 1, 2 or 3.

@@ -52,7 +52,6 @@ func TestOtherVersions(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	next := supported()
 	next.base, next.current = 4, 4
-	next.read[4] = readFile
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	pingMany(t, s, "chat", 1000, base)
 	held := truthOf(t, s)
