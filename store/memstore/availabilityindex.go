@@ -49,15 +49,15 @@ func (t *transaction) publish(n *namespace, user string, change func()) {
 	}
 	old := n.seen(user)
 	change()
-	n.feed.wrote(user, old, n.seen(user), t.occasion())
+	n.feed.wrote(user, old, n.seen(user), t)
 }
 
-func (t *transaction) occasion() occasion {
-	feeds := &t.index.feeds
+// madeAt returns when changes are made, by the store's clock.
+func (t *transaction) madeAt() lastseen.Instant {
 	if t.now == 0 {
-		t.now = feeds.clock()
+		t.now = t.index.feeds.clock()
 	}
-	return occasion{now: t.now, monotonic: feeds.monotonic, trims: t.trims}
+	return t.now
 }
 
 // make makes a change to the index, and appends it to the feed of the namespace, if there is one.

@@ -242,26 +242,24 @@ func (p *availabilityTable) empty() bool {
 	return p == nil || p.availabilities.Len() == 0 && p.hidden.Len() == 0
 }
 
-// frozenAvailability is the availability of the users of a namespace, to be read without a lock.
-type frozenAvailability struct {
-	availabilities *btree.Map[string, *lastseen.AvailabilityState]
-	hidden         *btree.Map[string, *Hidden]
-}
-
-func (p *availabilityTable) freeze() frozenAvailability {
+// freeze returns what of the table is in the data file, to be read without a lock.
+func (p *availabilityTable) freeze() *availabilityTable {
 	if p.empty() {
-		return frozenAvailability{}
+		return nil
 	}
-	return frozenAvailability{p.availabilities.Copy(), p.hidden.Copy()}
+	return &availabilityTable{availabilities: *p.availabilities.Copy(), hidden: *p.hidden.Copy()}
 }
 
 // scan adds the availability of a namespace to a log; see frozen.scan.
-func (f frozenAvailability) scan(log Log, namespace string, written func() bool) {
-	f.availabilities.Scan(func(user string, s *lastseen.AvailabilityState) bool {
+func (p *availabilityTable) scan(log Log, namespace string, written func() bool) {
+	if p == nil {
+		return
+	}
+	p.availabilities.Scan(func(user string, s *lastseen.AvailabilityState) bool {
 		log.SetAvailability(namespace, user, *s)
 		return written()
 	})
-	f.hidden.Scan(func(user string, h *Hidden) bool {
+	p.hidden.Scan(func(user string, h *Hidden) bool {
 		log.Hide(namespace, user, *h)
 		return written()
 	})

@@ -40,33 +40,28 @@ func (f *feed) published(s seen) store.Published {
 }
 
 // wrote appends an entry if a write changed what is published about a user.
-func (f *feed) wrote(user string, old, now seen, at occasion) {
-	if f.ahead(at.now) {
-		f.begin(f.thresholds, at.now)
+func (f *feed) wrote(user string, old, now seen, by *transaction) {
+	at := by.madeAt()
+	if f.ahead(at) {
+		f.begin(f.thresholds, at)
 		return
 	}
 	was, is := f.published(old), f.published(now)
 	switch {
 	case old.Known() && !now.Known():
-		if at.trims && was.Status == lastseen.Grey {
+		if by.trims && was.Status == lastseen.Grey {
 			return // the status is another one only if the feed restarted after the cutoff was computed
 		}
 	case was.Same(is):
 		return
 	}
-	f.append(user, was, is, at.now, at.monotonic())
+	f.append(user, was, is, at, by.index.feeds.monotonic())
 }
 
 // changedContacts appends that the contacts of a user changed.
-func (f *feed) changedContacts(user string, at occasion) {
-	f.ring.append(user, event{recorded: at.now, is: lookContacts}, detailed{}, at.monotonic())
-}
-
-// occasion is when and why the index changes.
-type occasion struct {
-	now       lastseen.Instant     // by the store's clock
-	monotonic func() time.Duration // read only if there is something to append
-	trims     bool                 // the change is one of Trim
+func (f *feed) changedContacts(user string, by *transaction) {
+	e := event{recorded: by.madeAt(), is: lookContacts}
+	f.ring.append(user, e, detailed{}, by.index.feeds.monotonic())
 }
 
 func (f *feed) append(user string, was, is store.Published, now lastseen.Instant, monotonic time.Duration) {

@@ -49,7 +49,7 @@ func (t *transaction) makeContacts(key lastseen.UserKey, now ownedContacts) {
 	t.index.change(key.Namespace, func(u *users) { u.setContacts(key.User, now) })
 	n, _ := t.index.namespaces.Get(key.Namespace)
 	if n != nil && n.feed != nil && old.list != now.list {
-		n.feed.changedContacts(key.User, t.occasion())
+		n.feed.changedContacts(key.User, t)
 	}
 }
 

@@ -126,9 +126,8 @@ type frozen struct {
 	names        *packed.Names
 	order        *btree.BTreeG[entry] // nil for a namespace that does not exist
 	devices      *deviceTable         // nil for none
-	availability frozenAvailability
-
-	contacts *contactTable // nil for none
+	availability *availabilityTable   // nil for none
+	contacts     *contactTable        // nil for none
 }
 
 // freeze returns all namespaces as they are now, to be read without a lock until the next freeze.
@@ -173,9 +172,7 @@ func (f *frozen) scan(log Log, written func() bool) {
 			return written()
 		})
 	}
-	if f.availability.availabilities != nil {
-		f.availability.scan(log, f.name, written)
-	}
+	f.availability.scan(log, f.name, written)
 	f.contacts.scan(log, f.name, written)
 	if f.order == nil {
 		log.Unlist(f.name)
