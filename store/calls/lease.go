@@ -56,12 +56,6 @@ func (w *watch) release(ctx context.Context) {
 	w.asked = 0
 }
 
-// stop waits for the visits that run and gives up the lease.
-func (w *watch) stop(ctx context.Context) {
-	w.running.Wait()
-	w.release(ctx)
-}
-
 // listNamespaces finds namespaces that may have calls. A server without the lease only finds out whether there are any.
 func (w *watch) listNamespaces(ctx context.Context) {
 	w.mu.Lock()

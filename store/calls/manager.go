@@ -130,7 +130,8 @@ func (k *Manager) Run(ctx context.Context) {
 	running.Go(func() { loop(ctx, k.keepAlive.wake, k.keepAlive.work) })
 	loop(ctx, k.watch.wake, k.watch.work)
 	running.Wait()
-	k.watch.stop(context.WithoutCancel(ctx))
+	k.watch.running.Wait()
+	k.watch.release(context.WithoutCancel(ctx))
 }
 
 // wake ends the wait of a loop. Its buffer has room for one value.

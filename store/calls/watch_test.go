@@ -73,7 +73,8 @@ func TestTakeover(t *testing.T) {
 		}
 		second.connect("bob", "")
 		if stops {
-			first.watch.stop(t.Context())
+			first.watch.running.Wait()
+			first.watch.release(t.Context())
 			require.False(t, first.Stats().Watching)
 		}
 		f.kill(first)

@@ -45,21 +45,15 @@ func (c *Connection) heartbeatDue(now time.Duration, s Settings, all bool) (rece
 	case c.dropped && !c.failed && now >= c.wrote+renewEvery:
 	case !all && !c.failed && now < next:
 		if !c.changed {
-			c.r.held[c.index].due = min(c.nextLook(next), now+longestSleep)
+			if c.dropped {
+				next = min(next, c.wrote+renewEvery)
+			}
+			c.r.held[c.index].due = min(next, now+longestSleep)
 		}
 		return received, false
 	}
 	c.r.held[c.index].due = min(now+s.heartbeatEvery(), now+longestSleep)
 	return received, true
-}
-
-// nextLook returns when a connection has to be looked at again that was active, and whose heartbeats are written next
-// at a time.
-func (c *Connection) nextLook(next time.Duration) time.Duration {
-	if c.dropped {
-		return min(next, c.wrote+renewEvery)
-	}
-	return next
 }
 
 // event returns what was received on a connection as a plain ping, which is cheap, or as one of the record. That is

@@ -122,8 +122,9 @@ func (r *Registry) writeOne(ctx context.Context, p pending) (lastseen.State, err
 	return w.state, w.err
 }
 
-// settle notes what was written, and has the rest written again. It returns the error of an event that could not be
-// written now, but can be later.
+// settle notes what was written, and has the rest written again. It closes connections whose heartbeats the store will
+// not take, and drops other events that it will not take. It returns the error of an event that could not be written
+// now, but can be later.
 func (r *Registry) settle(batch []write, now clockReading) (failure error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +140,11 @@ func (r *Registry) settle(batch []write, now clockReading) (failure error) {
 			}
 		case impossible(w.err):
 			refused[w.namespace] = w.err
-			r.refused(w)
+			if w.c != nil {
+				r.close(w.c, Impossible)
+			} else if w.Gone {
+				r.stats.Dropped++
+			}
 		default:
 			failure = w.err
 			r.failed(w, now.monotonic)
@@ -155,16 +160,6 @@ func (r *Registry) settle(batch []write, now clockReading) (failure error) {
 func impossible(err error) bool {
 	return errors.Is(err, store.ErrNoDevices) || errors.Is(err, store.ErrMismatch) ||
 		errors.Is(err, store.ErrWrongType) || errors.Is(err, store.ErrNamespaceLimit)
-}
-
-// refused closes the connection whose heartbeat the store will not take, and drops other events.
-func (r *Registry) refused(w *write) {
-	switch {
-	case w.c != nil:
-		r.close(w.c, Impossible)
-	case w.Gone:
-		r.stats.Dropped++
-	}
 }
 
 // failed has an event written again. The heartbeat of a connection that ended meanwhile waits by itself.

@@ -118,7 +118,7 @@ func (c *catchUp) page(r *store.ChangesRead) bool {
 		change := &r.Changes[k]
 		if change.Contacts {
 			c.contactsChanged(change.User)
-		} else if c.wants(change.User) && k >= forgotten[change.User] {
+		} else if (c.wanted == nil || c.wanted.has(change.User)) && k >= forgotten[change.User] {
 			if !c.add(change.User, before(change), presenceAfter(change)) {
 				c.positions = positions
 				return false
@@ -137,8 +137,6 @@ func (c *catchUp) contactsChanged(owner string) {
 		c.w.noticeContacts(owner)
 	}
 }
-
-func (c *catchUp) wants(user string) bool { return c.wanted == nil || c.wanted.has(user) }
 
 // more returns a batch after which the watcher still has to catch up.
 func (c *catchUp) more(r *store.ChangesRead) Batch {

@@ -77,13 +77,6 @@ func (w *Watcher) noticeAll() {
 	}
 }
 
-// restarted returns how often the follower has forgotten entries.
-func (f *follower) restarted() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.restarts
-}
-
 // noticeContacts marks the contacts of a user, on which the watcher depends, as changed.
 func (w *Watcher) noticeContacts(owner string) {
 	if w.changed == nil {

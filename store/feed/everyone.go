@@ -101,7 +101,8 @@ func (w *Watcher) listStatuses(ctx context.Context) ([]string, error) {
 	w.f.mu.Lock()
 	now = min(now, w.f.asOf) // who is published as green now, but has turned grey by the clock
 	w.f.mu.Unlock()
-	ranges := w.hub.thresholds(w.f.namespace).Ranges(w.scan.statuses, now, lastseen.MinInstant, lastseen.MaxInstant)
+	thresholds := w.hub.o.Settings(w.f.namespace).Thresholds
+	ranges := thresholds.Ranges(w.scan.statuses, now, lastseen.MinInstant, lastseen.MaxInstant)
 	for k := range ranges {
 		if ranges[k].To >= now { // users who ping meanwhile stay in the list: their pings are no changes
 			ranges[k].To = lastseen.MaxInstant

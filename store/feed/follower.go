@@ -95,7 +95,7 @@ func (f *follower) record(ctx context.Context) {
 func (f *follower) recordChanges(ctx context.Context) (exists bool, err error) {
 	at, err := f.hub.o.Store.Now(ctx) // before the call: nothing was written until then
 	if err == nil {
-		err = f.hub.o.Store.RecordChanges(ctx, f.namespace, f.hub.thresholds(f.namespace))
+		err = f.hub.o.Store.RecordChanges(ctx, f.namespace, f.hub.o.Settings(f.namespace).Thresholds)
 	}
 	switch {
 	case errors.Is(err, store.ErrNotRecorded):

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -249,11 +248,6 @@ func (h *Hub) warn(namespace string, err error) {
 	if err != nil && int64(now) >= next && h.nextWarning.CompareAndSwap(next, int64(now+warnEvery)) {
 		h.o.Logger.Warn("cannot follow changes; trying again", "namespace", namespace, "error", err)
 	}
-}
-
-// thresholds returns the thresholds of a namespace.
-func (h *Hub) thresholds(namespace string) lastseen.Thresholds {
-	return h.o.Settings(namespace).Thresholds
 }
 
 // wake makes a channel with a buffer of one ready.

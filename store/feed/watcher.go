@@ -33,15 +33,20 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 	if err := w.charge(w.cost, w.cost); err != nil {
 		return nil, err
 	}
-	if w.f = h.follow(namespace); w.f == nil {
+	var ended *follower
+	tooMany := fmt.Errorf("%w: in too many namespaces", ErrTooManyWatches)
+	if w.f, ended = h.follow(namespace); w.f == nil {
 		_ = w.charge(0, -w.cost)
-		return nil, fmt.Errorf("%w: in too many namespaces", ErrTooManyWatches)
+		return nil, tooMany
 	}
-	if err := w.f.wait(ctx); err != nil {
+	if ended != nil {
+		ended.end(tooMany)
+	}
+	var err error
+	if w.restarts, err = w.f.wait(ctx); err != nil {
 		w.Close()
 		return nil, err
 	}
-	w.restarts = w.f.restarted()
 	return w, nil
 }
 
@@ -57,18 +62,9 @@ func unique(users []string) []string {
 	return once
 }
 
-// follow returns the follower of a namespace, and counts a watcher of it. It returns nil if too many namespaces are
-// followed.
-func (h *Hub) follow(namespace string) *follower {
-	f, ended := h.join(namespace)
-	if ended != nil {
-		ended.end(fmt.Errorf("%w: in too many namespaces", ErrTooManyWatches))
-	}
-	return f
-}
-
-// join is follow. It also returns a follower that had to make room.
-func (h *Hub) join(namespace string) (f, ended *follower) {
+// follow returns the follower of a namespace, and counts a watcher of it. It also returns one that had to make room. It
+// returns nil if too many namespaces are followed.
+func (h *Hub) follow(namespace string) (f, ended *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if f = h.followers[namespace]; f == nil {
@@ -106,17 +102,17 @@ func (h *Hub) makeRoom() (ended *follower, room bool) {
 	return ended, ended != nil
 }
 
-// wait waits until the follower has begun.
-func (f *follower) wait(ctx context.Context) error {
+// wait waits until the follower has begun, and returns how often it has forgotten entries.
+func (f *follower) wait(ctx context.Context) (restarts int, err error) {
 	select {
 	case <-f.ready:
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.err
+		return f.restarts, f.err
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	case <-f.hub.ended:
-		return store.ErrClosed
+		return 0, store.ErrClosed
 	}
 }
 

@@ -39,7 +39,7 @@ func (c *calls) with(namespace string, create bool, f func(t *callTable, m clock
 		c.tables.Set(strings.Clone(namespace), t)
 	}
 	f(t, clockReading{at: t.clock.read(monotonic), wall: wall, ticked: monotonic})
-	if t.empty() {
+	if len(t.records) == 0 {
 		c.tables.Delete(namespace)
 	}
 }
@@ -54,7 +54,10 @@ func (c *calls) step(namespace string, create bool, f func(t *callTable, m clock
 
 // isOngoing reports whether a call continues in a namespace.
 func (c *calls) isOngoing(namespace string) (ongoing bool) {
-	c.with(namespace, false, func(t *callTable, m clockReading) { ongoing = t.isOngoing(m) })
+	c.with(namespace, false, func(t *callTable, m clockReading) {
+		last, ok := t.ongoing.Max()
+		ongoing = ok && last.due > m.at
+	})
 	return ongoing
 }
 

@@ -83,15 +83,6 @@ func newCallTable(monotonic time.Duration) *callTable {
 
 func dueBefore(a, b *callRecord) bool { return a.due < b.due || a.due == b.due && a.ID < b.ID }
 
-// empty reports whether there is nothing to keep.
-func (t *callTable) empty() bool { return len(t.records) == 0 }
-
-// isOngoing reports whether a call continues.
-func (t *callTable) isOngoing(m clockReading) bool {
-	last, ok := t.ongoing.Max()
-	return ok && last.due > m.at
-}
-
 // expires returns when an ongoing call expires. It computes the time again if the clock of the store was set meanwhile.
 func (r *callRecord) expires(m clockReading) lastseen.Instant {
 	const most = 1000 // milliseconds that clocks drift apart, without being set

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -87,16 +88,14 @@ func (s *Store) expireFeeds() {
 func (s *Store) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
 	for _, r := range reads {
 		*r = store.ChangesRead{Namespace: r.Namespace, After: r.After, Limit: r.Limit}
+		missing := store.ErrNotRecorded
 		err := s.read(ctx, func(x *index) {
 			if f := x.feed(r.Namespace); f != nil {
+				missing = nil
 				f.read(r)
-			} else {
-				r.Err = store.ErrNotRecorded
 			}
 		})
-		if err != nil {
-			r.Err = err
-		}
+		r.Err = cmp.Or(err, missing)
 	}
 }
 
@@ -104,12 +103,13 @@ func (s *Store) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
 func (s *Store) SnapshotChanges(
 	ctx context.Context, namespace string, users []string,
 ) (snapshot store.Snapshot, err error) {
-	missing := false
+	missing := store.ErrNotRecorded
 	err = s.read(ctx, func(x *index) {
 		f := x.feed(namespace)
-		if missing = f == nil; missing {
+		if f == nil {
 			return
 		}
+		missing = nil
 		snapshot = store.Snapshot{
 			Users:     make([]store.Published, len(users)),
 			Positions: []store.Position{f.position(f.next)}, Watermark: f.watermark,
@@ -119,10 +119,7 @@ func (s *Store) SnapshotChanges(
 			snapshot.Users[i] = f.published(n.seen(user))
 		}
 	})
-	if err == nil && missing {
-		err = store.ErrNotRecorded
-	}
-	return snapshot, err
+	return snapshot, cmp.Or(err, missing)
 }
 
 // feedCutoff returns the cutoff of a trim: with a feed, only users are deleted who are published as grey by their age.

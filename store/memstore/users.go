@@ -106,7 +106,7 @@ func (u *users) all() []entry {
 
 // large reports whether more than the first chunks of memory are in use.
 func (u *users) large() bool {
-	return u.names.Large() || u.devices != nil && u.devices.texts.Large()
+	return u.names.Chunks() > 1 || u.devices != nil && u.devices.texts.Chunks() > 1
 }
 
 func (u *users) name(e entry) string { return string(u.names.At(e.name)) }

@@ -103,6 +103,3 @@ func (n *Names) Slots(chunk int) (refs []Ref) {
 	}
 	return refs
 }
-
-// Large reports whether more than the first chunk of memory is in use.
-func (n *Names) Large() bool { return n.Chunks() > 1 }
