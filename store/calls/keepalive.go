@@ -114,7 +114,7 @@ func (h *keepAlive) send(ctx context.Context, parties []lastseen.UserKey) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.report(ctx, parties[0].Namespace, err)
+	h.warn(ctx, &h.warnings, "cannot record who takes part in calls; trying again", parties[0].Namespace, err)
 	now := h.monotonic()
 	for _, p := range parties {
 		n := h.parties[p]
@@ -198,7 +198,7 @@ func (h *keepAlive) write(
 		}
 	}
 	h.mu.Unlock()
-	each(again, func(n notice) { h.notify(ctx, namespace, n) })
+	h.notify(ctx, namespace, again)
 	return known, nil
 }
 
@@ -235,7 +235,7 @@ func (h *keepAlive) check(ctx context.Context, parties []lastseen.UserKey, known
 		again = append(again, h.compare(p, c, c.Expires.Sub(present), now)...)
 	}
 	h.mu.Unlock()
-	each(again, func(n notice) { h.notify(ctx, namespace, n) })
+	h.notify(ctx, namespace, again)
 	return nil
 }
 
@@ -283,19 +283,13 @@ func (n *party) expire(left, now time.Duration) []notice {
 	return nil
 }
 
-func (h *keepAlive) notify(ctx context.Context, namespace string, n notice) {
-	h.stats.signals.Add(1)
-	if err := h.postprocessor.signal(ctx, namespace, Change{ID: n.id, Users: n.users}); err != nil {
-		h.logger.Debug("cannot signal a call; trying again", "namespace", namespace, "error", err)
-	}
-}
-
-// report logs the first of a series of errors, unless another one was logged a short time ago. The caller holds the
-// mutex.
-func (h *keepAlive) report(ctx context.Context, namespace string, err error) {
-	if ctx.Err() == nil && h.warnings.next(h.monotonic(), err != nil) {
-		h.logger.Warn("cannot record who takes part in calls; trying again", "namespace", namespace, "error", err)
-	}
+func (h *keepAlive) notify(ctx context.Context, namespace string, notices []notice) {
+	each(notices, func(n notice) {
+		h.stats.signals.Add(1)
+		if err := h.postprocessor.signal(ctx, namespace, Change{ID: n.id, Users: n.users}); err != nil {
+			h.logger.Debug("cannot signal a call; trying again", "namespace", namespace, "error", err)
+		}
+	})
 }
 
 // Rest returns for how long a call that a user is followed in goes on at least unless a party acts, as far as the last

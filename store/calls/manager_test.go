@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"testing"
@@ -106,14 +107,25 @@ func TestSchedule(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	var f warnings
-	require.False(t, f.next(0, false))
-	require.True(t, f.next(0, true))
-	require.False(t, f.next(2*time.Minute, true), "the same series")
-	require.False(t, f.next(3*time.Minute, false))
-	require.True(t, f.next(4*time.Minute, true))
-	require.False(t, f.next(4*time.Minute+time.Second, false))
-	require.False(t, f.next(4*time.Minute+2*time.Second, true), "a short time later")
-	require.False(t, f.next(5*time.Minute, false))
-	require.True(t, f.next(5*time.Minute+time.Second, true))
+	var log bytes.Buffer
+	k, f := &Manager{logger: slog.New(slog.NewTextHandler(&log, nil))}, warnings{}
+	warns := func(now time.Duration, failed bool) bool {
+		log.Reset()
+		k.monotonic = func() time.Duration { return now }
+		var err error
+		if failed {
+			err = store.ErrUnavailable
+		}
+		k.warn(t.Context(), &f, "cannot work", ns, err)
+		return log.Len() > 0
+	}
+	require.False(t, warns(0, false))
+	require.True(t, warns(0, true))
+	require.False(t, warns(2*time.Minute, true), "the same series")
+	require.False(t, warns(3*time.Minute, false))
+	require.True(t, warns(4*time.Minute, true))
+	require.False(t, warns(4*time.Minute+time.Second, false))
+	require.False(t, warns(4*time.Minute+2*time.Second, true), "a short time later")
+	require.False(t, warns(5*time.Minute, false))
+	require.True(t, warns(5*time.Minute+time.Second, true))
 }

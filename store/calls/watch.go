@@ -202,12 +202,12 @@ func (w *watch) end(ctx context.Context, name string, result store.ExpiredCalls,
 	w.due.set(name, now+wait)
 }
 
-// report logs the first of a series of errors, unless another one was logged a short time ago. The caller holds the
-// mutex.
+// report logs an error that passes. The caller holds the mutex.
 func (w *watch) report(ctx context.Context, name string, err error) {
-	if ctx.Err() == nil && w.warnings.next(w.monotonic(), err != nil && passes(err)) {
-		w.logger.Warn("cannot end calls whose time has passed; trying again", "namespace", name, "error", err)
+	if !passes(err) {
+		err = nil
 	}
+	w.warn(ctx, &w.warnings, "cannot end calls whose time has passed; trying again", name, err)
 }
 
 // ongoing returns how many calls continue; false if another server knows that.
@@ -227,13 +227,16 @@ type warnings struct {
 	last    time.Duration
 }
 
-// next takes a result at a time of a monotonic clock. It reports whether to log it: the first of a series of errors,
-// unless another one was logged a short time ago.
-func (w *warnings) next(now time.Duration, failed bool) bool {
-	first := failed && !w.failing && (w.last == 0 || now >= w.last+warningsPause)
-	w.failing = failed
-	if first {
-		w.last = max(1, now)
+// warn takes the result of work in a namespace, and logs the first of a series of errors, unless another one was logged
+// a short time ago.
+func (k *Manager) warn(ctx context.Context, w *warnings, message, namespace string, err error) {
+	if ctx.Err() != nil {
+		return
 	}
-	return first
+	now := k.monotonic()
+	if err != nil && !w.failing && (w.last == 0 || now >= w.last+warningsPause) {
+		w.last = max(1, now)
+		k.logger.Warn(message, "namespace", namespace, "error", err)
+	}
+	w.failing = err != nil
 }

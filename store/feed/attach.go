@@ -183,7 +183,7 @@ func (w *Watcher) takeEveryone(limit int) ([]Update, error) {
 	if n < m.first {
 		return nil, errBehind
 	}
-	c := newCollector(limit)
+	c := collector{limit: limit, index: map[string]int{}}
 	for ; n <= m.last(); n++ {
 		e := m.at(n)
 		if n > w.upTo[e.shard] && !e.blank && !c.add(e.user.name, e.was, e.presence) {
@@ -213,10 +213,6 @@ type collected struct {
 	name   string
 	was    view
 	forced bool
-}
-
-func newCollector(limit int) *collector {
-	return &collector{limit: limit, index: map[string]int{}}
 }
 
 // add records a change. It returns false if there is no room for another user.

@@ -21,8 +21,10 @@ func (w *Watcher) catchUp(ctx context.Context, limit int) (Batch, bool, error) {
 	if w.tryAttach(w.positions) {
 		return Batch{}, false, nil
 	}
-	collector := newCollector(limit)
-	c := &catchUp{w: w, collector: collector, positions: w.positions, left: w.hub.bounds.catchUp}
+	c := &catchUp{
+		collector: collector{limit: limit, index: map[string]int{}},
+		w:         w, positions: w.positions, left: w.hub.bounds.catchUp,
+	}
 	if !w.everyone {
 		c.wanted = setOf(w.users)
 	}
@@ -42,7 +44,7 @@ func (w *Watcher) tryAttach(positions []store.Position) bool {
 
 // catchUp reads the feed from the store for one watcher.
 type catchUp struct {
-	*collector
+	collector
 	w         *Watcher
 	wanted    set              // nil for everyone
 	positions []store.Position // after what was collected

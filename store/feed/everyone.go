@@ -43,9 +43,6 @@ func (s *scan) positions(positions []store.Position) []store.Position {
 	return append(slices.Clone(positions), scanPrefix+s.position)
 }
 
-// begin begins a snapshot, if the namespace exists.
-func (s *scan) begin(exists bool) { s.position, s.more = "", exists && !s.noSnapshot }
-
 // page adds the next page of a snapshot to a batch, which has all changes before it; ok reports whether it has any. If
 // the page cannot be read, the batch remains without it.
 func (w *Watcher) page(ctx context.Context, b Batch, ok bool, limit int) (Batch, bool, error) {
@@ -130,14 +127,10 @@ func (w *Watcher) addPage(ctx context.Context, changes Batch, names []string) (B
 	return w.drainBoth(ctx, added, &page, &forOthers, func(b *Batch) {
 		b.Users = forOthers.updates(setOf(added.users))
 		for _, u := range page.updates(nil) {
-			if _, changed := forOthers.users[u.User]; changed || w.scan.wants(u.Status) {
+			_, changed := forOthers.users[u.User]
+			if changed || len(w.scan.statuses) == 0 || slices.Contains(w.scan.statuses, u.Status) {
 				b.Users = append(b.Users, u)
 			}
 		}
 	})
-}
-
-// wants reports whether the snapshot has users with a status.
-func (s *scan) wants(status lastseen.Status) bool {
-	return len(s.statuses) == 0 || slices.Contains(s.statuses, status)
 }

@@ -191,7 +191,7 @@ func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 		w.attach(b.Positions)
 	}
 	if w.everyone {
-		w.scan.begin(!w.f.missing())
+		w.scan.position, w.scan.more = "", !w.scan.noSnapshot && !w.f.missing()
 	}
 	if reset {
 		w.hub.resets.Add(1)

@@ -99,11 +99,10 @@ func (p *availabilityTable) describe(user string, d store.Details) {
 
 // hiddenOf returns the hidden time of a user.
 func (p *availabilityTable) hiddenOf(user string) Hidden {
-	if p == nil || p.hidden.Len() == 0 {
-		return Hidden{}
-	}
-	if h, ok := p.hidden.Get(user); ok {
-		return *h
+	if p != nil {
+		if h, ok := p.hidden.Get(user); ok {
+			return *h
+		}
 	}
 	return Hidden{}
 }

@@ -24,8 +24,6 @@ type userDevices struct {
 	meta []packed.Ref // in texts: the meta of each record; NoName for none
 }
 
-func newDeviceTable() *deviceTable { return &deviceTable{texts: packed.NewNames()} }
-
 // get returns the devices of a user, whose ID has a reference.
 func (t *deviceTable) get(user packed.Ref) userDevices {
 	text, known := t.byUser.Get(user)
@@ -152,7 +150,7 @@ func (u *users) setDevices(user string, d lastseen.Devices, meta map[string]stri
 		if isZero(d) {
 			return
 		}
-		u.devices = newDeviceTable()
+		u.devices = &deviceTable{texts: packed.NewNames()}
 	}
 	u.bytes += u.devices.set(e.name, d, meta)
 	u.noteIdle(user, d)

@@ -29,10 +29,6 @@ type disconnect struct {
 	at time.Duration // when it was asked, by the monotonic clock
 }
 
-func newDisconnects(monotonic func() time.Duration) *disconnects {
-	return &disconnects{monotonic: monotonic, epoch: newEpoch(), last: map[lastseen.UserKey]uint64{}, next: 1}
-}
-
 // CloseConnections implements [store.Store].
 func (s *Store) CloseConnections(ctx context.Context, namespace, user string) error {
 	return s.read(ctx, func(*index) {

@@ -32,7 +32,7 @@ type Options struct {
 type Store struct {
 	tables      *Tables
 	journal     Journal
-	disconnects *disconnects
+	disconnects disconnects
 	calls       calls
 	signals     store.SignalHub
 	secret      [32]byte
@@ -61,7 +61,10 @@ func NewTables(o Options) *Tables {
 // Store returns the store of the tables, which has to be the only one.
 func (x *Tables) Store(j Journal) *Store {
 	s := &Store{
-		tables: x, journal: j, disconnects: newDisconnects(x.options.Monotonic),
+		tables: x, journal: j,
+		disconnects: disconnects{
+			monotonic: x.options.Monotonic, epoch: newEpoch(), last: map[lastseen.UserKey]uint64{}, next: 1,
+		},
 		calls: calls{clock: x.readClock, monotonic: x.options.Monotonic},
 	}
 	_, _ = rand.Read(s.secret[:]) // it never fails
