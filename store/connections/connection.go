@@ -151,9 +151,13 @@ func (c *Connection) Renew() {
 // Leave writes a leave at this moment and returns the user's state. What is received afterwards writes nothing. It
 // returns ErrEnded after the end; after another error the connection continues as before.
 func (c *Connection) Leave(ctx context.Context) (lastseen.State, error) {
-	if !c.setQuiet() {
+	c.r.mu.Lock()
+	if c.ended || c.closed {
+		c.r.mu.Unlock()
 		return lastseen.State{}, ErrEnded
 	}
+	c.quiet = true
+	c.r.mu.Unlock()
 	state, err := c.leave(ctx)
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
@@ -167,17 +171,6 @@ func (c *Connection) Leave(ctx context.Context) (lastseen.State, error) {
 		c.r.stats.Leaves++
 	}
 	return state, nil
-}
-
-// setQuiet ends the writing of heartbeats, and returns false if the connection has ended.
-func (c *Connection) setQuiet() bool {
-	c.r.mu.Lock()
-	defer c.r.mu.Unlock()
-	if c.ended || c.closed {
-		return false
-	}
-	c.quiet = true
-	return true
 }
 
 // leave writes a leave at this moment.

@@ -216,8 +216,11 @@ func (f *follower) endRead(r *store.ChangesRead) {
 	now := f.hub.monotonic()
 	f.due, f.failing = now+readQuiet, r.Err != nil
 	switch {
+	case errors.Is(r.Err, store.ErrNotRecorded): // the feed is lost
+		f.settled = now
+		f.recordAt = min(f.recordAt, f.recordBegan+recordRetry)
+		wake(f.hub.recordSoon)
 	case r.Err != nil:
-		f.recordAgain(r.Err, now)
 	case r.Reset || len(r.Positions) != len(f.m.positions):
 		f.forgetEntries(r.Positions)
 		f.asOf, f.movedAt = r.Watermark, now
@@ -238,15 +241,6 @@ func (f *follower) endRead(r *store.ChangesRead) {
 	f.closeAll(&f.reading)
 	if len(f.waiting) > 0 {
 		f.due = now
-	}
-}
-
-// recordAgain schedules a call of record if the store records no changes any more: the feed is lost.
-func (f *follower) recordAgain(err error, now time.Duration) {
-	if errors.Is(err, store.ErrNotRecorded) {
-		f.settled = now
-		f.recordAt = min(f.recordAt, f.recordBegan+recordRetry)
-		wake(f.hub.recordSoon)
 	}
 }
 

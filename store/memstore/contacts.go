@@ -85,7 +85,9 @@ func (s *Store) writeContacts(
 		if old.list != known {
 			list = change(old.list)
 		}
-		now := ownedContacts{list: list, used: max(old.used, t.newestUse(name), s.tables.readClock())}
+		// A use that happens now is not noted as earlier: a clock that is behind must not make contacts look old.
+		newest := t.index.usersOf(name).contacts.newest()
+		now := ownedContacts{list: list, used: max(old.used, newest, s.tables.readClock())}
 		switch {
 		case old.list == "" && now.list == "":
 			return
@@ -211,15 +213,6 @@ func (c *contactsTrim) lastUse(owner string, kept ownedContacts) lastseen.Instan
 		return used // a clock was wrong: see [lastseen.HiddenTime]
 	}
 	return max(used, min(h.End, c.now))
-}
-
-// newestUse returns the newest last use of contacts in a namespace; 0 for none. A use that happens now is not noted as
-// earlier: a clock that is behind must not make contacts look old.
-func (t *transaction) newestUse(namespace string) lastseen.Instant {
-	if n, ok := t.index.namespaces.Get(namespace); ok && n.users.contacts != nil {
-		return n.users.contacts.newest()
-	}
-	return 0
 }
 
 // noteUse notes that a user used something, if the user has contacts.

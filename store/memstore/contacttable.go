@@ -58,6 +58,9 @@ func (t *contactTable) set(owner string, kept ownedContacts) (bytes int64) {
 
 // newest returns the newest last use; 0 if there is none.
 func (t *contactTable) newest() lastseen.Instant {
+	if t == nil {
+		return 0
+	}
 	last, _ := t.uses.Max()
 	return last.at
 }

@@ -81,9 +81,13 @@ func (a *events) do(t *transaction) {
 		a.leaveDevices(t, shown, now)
 		return
 	}
+	after := lastseen.State.AfterPing
+	if a.leaves {
+		after = lastseen.State.AfterLeave
+	}
 	for i, event := range shown {
 		old := t.get(a.namespace, event.User)
-		a.states[i] = a.after(old, store.Bounded(event.At, now))
+		a.states[i] = after(old, store.Bounded(event.At, now))
 		if i == 0 && old.Known() && !old.Left {
 			a.gap = a.states[0].At.Sub(old.At)
 		}
@@ -106,13 +110,6 @@ func (a *events) shown(t *transaction, now lastseen.Instant) []store.PresenceEve
 		return a.batch
 	}
 	return slices.DeleteFunc(slices.Clone(a.batch), func(s store.PresenceEvent) bool { return hides(s.User, s.At) })
-}
-
-func (a *events) after(s lastseen.State, at lastseen.Instant) lastseen.State {
-	if a.leaves {
-		return s.AfterLeave(at)
-	}
-	return s.AfterPing(at)
 }
 
 // Forget implements [store.Store].
