@@ -50,6 +50,9 @@ func (w *Watcher) Change(ctx context.Context, c Change) (Batch, error) {
 	return b, nil
 }
 
+// Len returns the number of users who are watched; 1 for everyone.
+func (w *Watcher) Len() int { return w.cost }
+
 // charge counts more or fewer watches for a watcher that then has so many.
 func (w *Watcher) charge(cost, more int) error {
 	switch {

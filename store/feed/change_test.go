@@ -36,13 +36,13 @@ func TestChange(t *testing.T) {
 		b := w.poll(watcher, 10)
 		require.Empty(w.t, b.Users)
 		require.NotEmpty(w.t, b.Positions)
-		require.Zero(w.t, watcher.cost)
+		require.Zero(w.t, watcher.Len())
 
 		b = w.change(watcher, Change{Add: []string{"bob", "ann", "bob"}})
 		require.Equal(w.t, []string{"bob", "ann"}, order(b))
 		require.Equal(w.t, []string{"ann green", "bob grey"}, names(b))
 		require.False(w.t, b.More || b.Reset)
-		require.Equal(w.t, 2, watcher.cost)
+		require.Equal(w.t, 2, watcher.Len())
 		require.Empty(w.t, w.poll(watcher, 10).Users)
 
 		w.publish("bob yellow", "eve green")
@@ -148,7 +148,7 @@ func TestChangeLimits(t *testing.T) {
 			w.poll(watcher, 10)
 		}
 		w.change(watcher, Change{Add: []string{"x"}, Remove: []string{"user7"}})
-		require.Equal(w.t, store.MaxWatched, watcher.cost)
+		require.Equal(w.t, store.MaxWatched, watcher.Len())
 	})
 }
 
@@ -164,7 +164,7 @@ func TestChangeThatFails(t *testing.T) {
 		for _, watcher := range []*Watcher{begun, fresh} {
 			_, err := watcher.Change(w.t.Context(), Change{Add: []string{"bob"}, Remove: []string{"ann"}})
 			require.ErrorIs(w.t, err, store.ErrUnavailable)
-			require.Equal(w.t, 1, watcher.cost)
+			require.Equal(w.t, 1, watcher.Len())
 		}
 		w.change(begun, Change{Remove: []string{"nobody"}})
 		require.Equal(w.t, 2, w.Stats().Watches)
