@@ -168,7 +168,8 @@ func (m *memory) release(u *user) {
 func (m *memory) add(c *store.Change) int64 {
 	u := m.user(c.User)
 	e := entry{
-		presence: presenceAfter(c), user: u, position: c.Position, prev: u.newest, shard: int32(c.Shard), was: before(c),
+		presence: presenceAfter(c), was: before(c),
+		user: u, position: c.Position, prev: u.newest, shard: int32(c.Shard),
 	}
 	if e.forgotten() {
 		for n := u.newest; m.holds(n); n = m.at(n).prev {

@@ -9,8 +9,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// feeds is what the changes feeds of namespaces share. Feeds are in memory only and guarded like the index, so a restart
-// ends them.
+// feeds is what the changes feeds of namespaces share. Feeds are in memory only and guarded as the index is, so a
+// restart ends them.
 type feeds struct {
 	clock     func() lastseen.Instant
 	monotonic func() time.Duration // feeds expire by it: a clock that is set neither ends nor keeps them

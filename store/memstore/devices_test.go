@@ -67,7 +67,7 @@ func TestDevicesOfLargeNamespace(t *testing.T) {
 		recordDevices(t, s, event)
 	}
 	n, _ := s.tables.index.namespaces.Get("chat")
-	require.True(t, n.users.devices.texts.Chunks() > 1)
+	require.Greater(t, n.users.devices.texts.Chunks(), 1)
 	require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
 	require.Nil(t, n.users.devices)
 	require.Equal(t, namespaceBytes("chat"), s.tables.index.live)

@@ -30,7 +30,7 @@ func TestNamesReuseSlots(t *testing.T) {
 	}
 	fill("x", 1000)
 	most := size()
-	require.True(t, n.Chunks() > 1, "several chunks are in use")
+	require.Greater(t, n.Chunks(), 1, "several chunks are in use")
 	for round := range 5 {
 		for name := range refs {
 			remove(name)
