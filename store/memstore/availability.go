@@ -38,7 +38,7 @@ func (s *Store) ReadAvailability(
 	err = s.read(ctx, func(x *index) {
 		p := x.usersOf(name).availability
 		if availability = p.hiddenOf(user).availability(); availability.At(at) == (lastseen.AvailabilityState{}) {
-			availability = p.detailsOf(user).Availability
+			availability = p.availabilityOf(user)
 		}
 	})
 	return availability, err
@@ -140,7 +140,7 @@ func (t *transaction) availabilityOf(key lastseen.UserKey) lastseen.Availability
 	if s, ok := t.availabilities[key]; ok {
 		return s
 	}
-	return t.index.usersOf(key.Namespace).availability.detailsOf(key.User).Availability
+	return t.index.usersOf(key.Namespace).availability.availabilityOf(key.User)
 }
 
 func (t *transaction) hiddenOf(key lastseen.UserKey) Hidden {

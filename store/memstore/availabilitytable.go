@@ -8,21 +8,27 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/memstore/packed"
 )
 
 // availabilityTable holds the availability of the users of one namespace, and their hidden times. A namespace in which
 // no user has set an availability, and no device has been idle, has no table.
 //
-// The trees availabilities and hidden have everything that is in the data file, also of users who were trimmed. The map
-// has what others see, of users who have any of it: reads look there alone.
+// The trees have everything that is in the data file. They are by the ID of the user, because a user who was trimmed
+// has no reference. The map has what others see of the users who have a state, by the reference to their ID: reads need
+// only look there, and only for users who are marked in [users].
 type availabilityTable struct {
-	details        map[string]*store.Details // never changed in place
+	details        map[packed.Ref]*store.Details // of users who have a state
 	availabilities btree.Map[string, *lastseen.AvailabilityState]
 	ends           *btree.BTreeG[userTime] // of availabilities with an end
-	callEnds       *btree.BTreeG[userTime] // until when users are in a call; in memory only, as the map
 	hidden         btree.Map[string, *Hidden]
+	listed         int    // users in availabilities who have a state
 	bytes          int64  // about how many bytes the table takes in a data file
 	purged         string // the last user that nextHidden returned; "" for the first ones
+
+	// In memory only; also of users without a state.
+	inCalls  map[string]lastseen.Instant // until when users are in a call
+	callEnds *btree.BTreeG[userTime]     // of the same
 }
 
 // userTime is a time at which a user's availability ends, or the user's call, or the last use of the user's contacts.
@@ -54,7 +60,10 @@ func (h Hidden) availability() lastseen.AvailabilityState {
 }
 
 func newAvailabilityTable() *availabilityTable {
-	return &availabilityTable{details: map[string]*store.Details{}, ends: newUserTimes(), callEnds: newUserTimes()}
+	return &availabilityTable{
+		details: map[packed.Ref]*store.Details{}, ends: newUserTimes(),
+		inCalls: map[string]lastseen.Instant{}, callEnds: newUserTimes(),
+	}
 }
 
 func availabilityBytes(user string, s lastseen.AvailabilityState) int64 {
@@ -72,29 +81,15 @@ func timeBytes(at lastseen.Instant) int64 {
 	return 6 // until the year 2039
 }
 
-// find returns the details of a user, also of one without a state; nil if there are none.
-func (p *availabilityTable) find(user string) *store.Details {
-	if p == nil {
-		return nil
+// availabilityOf returns what others see of a user's availability. It may have ended.
+func (p *availabilityTable) availabilityOf(user string) lastseen.AvailabilityState {
+	if p == nil || p.availabilities.Len() == 0 {
+		return lastseen.AvailabilityState{}
 	}
-	return p.details[user]
-}
-
-// detailsOf returns the details of a user; zero if the user has none.
-func (p *availabilityTable) detailsOf(user string) store.Details {
-	if d := p.find(user); d != nil {
-		return *d
+	if s, ok := p.availabilities.Get(user); ok {
+		return *s
 	}
-	return store.Details{}
-}
-
-// describe stores the details of a user, whose ID must not be a part of a larger buffer.
-func (p *availabilityTable) describe(user string, d store.Details) {
-	if d == (store.Details{}) {
-		delete(p.details, user)
-	} else {
-		p.details[user] = &d
-	}
+	return lastseen.AvailabilityState{}
 }
 
 // hiddenOf returns the hidden time of a user.
@@ -107,48 +102,22 @@ func (p *availabilityTable) hiddenOf(user string) Hidden {
 	return Hidden{}
 }
 
-// set stores a user's availability, in copies of the texts: they may be parts of a larger buffer.
+// set stores a user's availability, in copies of the texts: they may be parts of a larger buffer. See users.describe.
 func (p *availabilityTable) set(user string, s lastseen.AvailabilityState) {
-	d := p.detailsOf(user)
 	if old, ok := p.availabilities.Get(user); ok {
 		p.bytes -= availabilityBytes(user, *old)
 		p.ends.Delete(userTime{old.Until, user})
 	}
-	user = strings.Clone(user)
-	s.Note = strings.Clone(s.Note)
-	d.Availability = s
-	p.describe(user, d)
 	if s == (lastseen.AvailabilityState{}) {
 		p.availabilities.Delete(user)
 		return
 	}
+	user = strings.Clone(user)
+	s.Note = strings.Clone(s.Note)
 	p.availabilities.Set(user, &s)
 	p.bytes += availabilityBytes(user, s)
 	if s.Until != 0 {
 		p.ends.Set(userTime{s.Until, user})
-	}
-}
-
-// setInCall stores until when a user is in a call; 0 for not.
-func (p *availabilityTable) setInCall(user string, until lastseen.Instant) {
-	d := p.detailsOf(user)
-	if d.InCallUntil == until {
-		return
-	}
-	p.callEnds.Delete(userTime{d.InCallUntil, user})
-	user = strings.Clone(user)
-	if until != 0 {
-		p.callEnds.Set(userTime{until, user})
-	}
-	d.InCallUntil = until
-	p.describe(user, d)
-}
-
-// setIdle stores since when a user is idle; 0 for not.
-func (p *availabilityTable) setIdle(user string, since lastseen.Instant) {
-	if d := p.detailsOf(user); d.IdleSince != since {
-		d.IdleSince = since
-		p.describe(strings.Clone(user), d)
 	}
 }
 
@@ -172,6 +141,11 @@ func (p *availabilityTable) size() int64 {
 		return 0
 	}
 	return p.bytes
+}
+
+// others returns what others see of a user besides the state, but for idleness.
+func (p *availabilityTable) others(user string) store.Details {
+	return store.Details{Availability: p.availabilityOf(user), InCallUntil: p.inCallOf(user)}
 }
 
 // firstUntil returns the first times up to one.

@@ -89,7 +89,8 @@ func requirePerson(t require.TestingT, u *users, user string, want person) {
 	require.Equal(t, want.known, s.Known())
 	details := store.Details{Availability: want.availability, IdleSince: want.idle}
 	require.Equal(t, details != store.Details{}, d != nil, "%s: %v", user, want)
-	require.Equal(t, details, u.availability.detailsOf(user))
+	require.Equal(t, details, u.detailsOf(user))
+	require.Equal(t, want.availability, u.availability.availabilityOf(user))
 	require.Equal(t, want.hidden, u.availability.hiddenOf(user))
 }
 
@@ -97,12 +98,15 @@ func requireTable(t require.TestingT, p *availabilityTable, want map[string]pers
 	if p == nil {
 		return
 	}
-	var ends int
+	var ends, listed int
 	var bytes int64
 	texts := map[string]string{}
 	for user, k := range want {
 		if k.availability.Until != 0 {
 			ends++
+		}
+		if k.known && k.availability != (lastseen.AvailabilityState{}) {
+			listed++
 		}
 		if k.availability != (lastseen.AvailabilityState{}) {
 			texts[user] = fmt.Sprint(k.availability)
@@ -114,6 +118,7 @@ func requireTable(t require.TestingT, p *availabilityTable, want map[string]pers
 		}
 	}
 	require.Equal(t, ends, p.ends.Len())
+	require.Equal(t, listed, p.listed)
 	require.Equal(t, texts, textsOf(p))
 	require.Equal(t, bytes, p.bytes)
 }

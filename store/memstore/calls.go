@@ -237,3 +237,34 @@ func (t *callTable) inCallUntil(user string) lastseen.Instant {
 	}
 	return 0
 }
+
+// setInCall stores until when a user is in a call, also for a user without a state.
+func (u *users) setInCall(user string, until lastseen.Instant) {
+	if !u.describes(until != 0) || u.availability.inCallOf(user) == until {
+		return
+	}
+	u.availability.setInCall(user, until)
+	d := u.detailsOf(user)
+	d.InCallUntil = until
+	u.describe(user, d)
+}
+
+// inCallOf returns until when a user is in a call; 0 for not.
+func (p *availabilityTable) inCallOf(user string) lastseen.Instant {
+	if p == nil {
+		return 0
+	}
+	return p.inCalls[user]
+}
+
+func (p *availabilityTable) setInCall(user string, until lastseen.Instant) {
+	if old, ok := p.inCalls[user]; ok {
+		delete(p.inCalls, user)
+		p.callEnds.Delete(userTime{old, user})
+	}
+	if until != 0 {
+		user = strings.Clone(user)
+		p.inCalls[user] = until
+		p.callEnds.Set(userTime{until, user})
+	}
+}

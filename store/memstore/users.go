@@ -16,7 +16,7 @@ type users struct {
 	hash         func(user string) uint64
 	names        packed.Names
 	bytes        int64              // about how many bytes all users take in a data file
-	known        map[uint64]entry   // by the hash of the ID
+	known        map[uint64]entry   // by the hash of the ID; a reference can have the mark hasDetails
 	collisions   map[string]entry   // users whose hash is that of another user in known
 	devices      *deviceTable       // nil if no user has had a device
 	availability *availabilityTable // nil if no user has set an availability, and no device has been idle
@@ -43,10 +43,11 @@ func newUsers() *users {
 	return u
 }
 
-// find returns the hash of an ID, and the user's entry if it is known, in collisions or not.
+// find returns the hash of an ID, and the user's entry if it is known, in collisions or not. The entry can be marked as
+// hasDetails.
 func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 	hash = u.hash(user)
-	if e, ok := u.known[hash]; ok && string(u.names.At(e.name)) == user {
+	if e, ok := u.known[hash]; ok && string(u.names.At(e.name&^hasDetails)) == user {
 		return hash, e, true, false
 	}
 	e, collides = u.collisions[user]
@@ -55,6 +56,7 @@ func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 
 func (u *users) get(user string) (entry, bool) {
 	_, e, known, _ := u.find(user)
+	e.name &^= hasDetails
 	return e, known
 }
 
@@ -73,7 +75,10 @@ func (u *users) set(user string, c packed.Score) (now, old entry, known bool) {
 	} else {
 		u.known[hash] = now
 	}
-	return now, old, known
+	if !known && u.availability != nil {
+		u.describe(user, u.availability.others(user))
+	}
+	return now.plain(), old.plain(), known
 }
 
 // remove deletes a user and returns the old entry, if the user was known. Its name can be read until the next set.
@@ -87,9 +92,12 @@ func (u *users) remove(user string) (old entry, known bool) {
 	default:
 		delete(u.known, hash)
 	}
+	if old.name&hasDetails != 0 {
+		old = old.plain()
+		u.undescribe(old.name)
+	}
 	if u.devices != nil {
 		u.bytes += u.devices.set(old.name, lastseen.Devices{}, nil)
-		u.noteIdle(user, lastseen.Devices{})
 	}
 	u.names.Remove(old.name)
 	u.bytes -= userBytes(len(user))
@@ -101,7 +109,11 @@ func (u *users) len() int { return len(u.known) + len(u.collisions) }
 // all returns the users, in no order.
 func (u *users) all() []entry {
 	all := slices.AppendSeq(make([]entry, 0, u.len()), maps.Values(u.known))
-	return slices.AppendSeq(all, maps.Values(u.collisions))
+	all = slices.AppendSeq(all, maps.Values(u.collisions))
+	for i, e := range all {
+		all[i] = e.plain()
+	}
+	return all
 }
 
 // large reports whether more than the first chunks of memory are in use.
