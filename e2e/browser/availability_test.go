@@ -94,8 +94,7 @@ func TestDotsShowAvailability(t *testing.T) {
 			for user := range users {
 				html.WriteString(s.dot(user))
 			}
-			b := testbrowser.Open(t, s.pages)
-			s.load(t, b, html.String(), fmt.Sprintf("connect({ url, namespace, transport: %q })", transport))
+			b := s.open(t, html.String(), fmt.Sprintf("connect({ url, namespace, transport: %q })", transport))
 			for user, dot := range users {
 				element := fmt.Sprintf(`document.querySelector("presence-dot[user='%s']")`, user)
 				b.Do(t, until(fmt.Sprintf(`%s.matches(":state(%s)")`, element, dot)))
@@ -115,8 +114,7 @@ func TestDotsShowAvailability(t *testing.T) {
 func TestDotsFollowAvailability(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.dot("alice"), `
+	b := s.open(t, s.dot("alice"), `
 		document.addEventListener("presencechange", ({ detail }) => painted.push(detail.dot + " " + detail.note))`)
 	b.Do(t, untilSpoken("alice, online"), until("(painted = [], true)"))
 	s.says(t, "alice", lastseen.AvailabilityState{Availability: lastseen.Busy})
@@ -144,8 +142,7 @@ func TestDotsEndAvailability(t *testing.T) {
 	s.says(t, "alice", lastseen.AvailabilityState{
 		Availability: lastseen.Busy, Note: "back soon", Until: s.faults.clock().Add(20 * time.Second),
 	})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", "wrong = -86_400_000"+polling)
+	b := s.open(t, "", "wrong = -86_400_000"+polling)
 	b.Do(t, shows("alice", "green"), until("presences.alice.dot == 'red' && presences.alice.note == 'back soon'"),
 		until("presences.alice.availabilityUntil instanceof Date"), s.pass(10*time.Second))
 	require.Equal(t, "busy", testbrowser.Evaluate[string](t, b, "client.get('alice').availability"))
@@ -159,8 +156,7 @@ func TestListShowsAvailability(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
 	s.says(t, "alice", lastseen.AvailabilityState{Availability: lastseen.Away, Note: "<img src=x onerror=alert(1)>"})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.list(), "")
+	b := s.open(t, s.list(), "")
 	b.Do(t, untilRows("alice: away: <img src=x onerror=alert(1)>"))
 	require.Zero(t, testbrowser.Evaluate[int](t, b, shadow+`.querySelectorAll("img").length`))
 	require.Empty(t, s.complaints(b))

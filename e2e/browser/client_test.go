@@ -15,8 +15,7 @@ func TestScriptRefused(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.issueTokens(t, "bob", time.Hour)
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", polling)
+	b := s.open(t, "", polling)
 	b.Do(t, until(`painted.includes("401 unauthenticated")`), until("passed += 600_000"))
 	b.Do(t, show("visible"))
 	require.Len(t, s.lookups(), 1)
@@ -28,8 +27,7 @@ func TestScriptRefused(t *testing.T) {
 func TestScriptClient(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", `
+	b := s.open(t, "", `
 		const client = window.client = connect({ url, namespace })
 		window.onerror = message => { window.failed = message; return true }
 		const other = connect({ url, namespace: "other" })
@@ -60,8 +58,7 @@ func TestScriptWatchesByHTTP(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.refuseSockets(http.StatusServiceUnavailable)
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", watching)
+	b := s.open(t, "", watching)
 	b.Do(t, shows("alice", "green"))
 	require.Len(t, s.lookups(), 1)
 	require.Equal(t, 2, s.connects())
@@ -82,8 +79,7 @@ func TestScriptWatchesByHTTP(t *testing.T) {
 // TestScriptUsersChange: a user can sign out and in again, and another one instead. What the page watches stays.
 func TestScriptUsersChange(t *testing.T) {
 	s := newScripted(t, scriptOptions{grace: 100 * time.Millisecond})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", `
+	b := s.open(t, "", `
 		window.client = connect({ url, namespace, user: "alice" })
 		window.stop = client.watch(["alice", "bob"], show)`)
 	b.Do(t, shows("alice", "green"), until("client.user === 'alice'"))

@@ -16,8 +16,7 @@ import (
 func TestScriptSurvivesClocks(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", polling)
+	b := s.open(t, "", polling)
 	b.Do(t, shows("alice", "green"))
 	s.faults.mu.Lock()
 	s.faults.now += 3_600_000
@@ -43,8 +42,7 @@ func TestScriptLookupsWait(t *testing.T) {
 		_, _ = io.WriteString(w, `{"code":"store_unavailable"}`)
 		return true
 	})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", polling)
+	b := s.open(t, "", polling)
 	s.untilLookups(t, 1)
 	s.setAnswer(nil)
 	b.Do(t, until(`statuses.alice === "green" || (passed += 200, false)`))

@@ -31,8 +31,7 @@ window.users = users;`
 // ended.
 func TestScriptManyWatched(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", crowdScript)
+	b := s.open(t, "", crowdScript)
 	b.Do(t, until("count('grey') == 2400"))
 	require.Equal(t, 5, testbrowser.Evaluate[int](t, b, "watches().length"))
 	require.Equal(t, 2400, testbrowser.Evaluate[int](t, b, "new Set(watches().flatMap(watch => watch.add)).size"))
@@ -61,8 +60,7 @@ func TestScriptManyWatched(t *testing.T) {
 // TestScriptWatchesDifferences: when other users are watched, only the differences are sent.
 func TestScriptWatchesDifferences(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", sentScript+`
+	b := s.open(t, "", sentScript+`
 		const client = connect({ url, namespace, user: "alice", token })
 		window.stop = client.watch(["bob", "carol"], show)
 		Object.assign(window, { client })`)
@@ -79,8 +77,7 @@ func TestScriptWatchesDifferences(t *testing.T) {
 // TestScriptWatchLater: a page that watches only, and later keeps a user online, continues on another connection.
 func TestScriptWatchLater(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", watchScript)
+	b := s.open(t, "", watchScript)
 	b.Do(t, shows("alice", "grey"), until(`(connect({ url, namespace, user: "alice", token }), true)`),
 		shows("alice", "green"))
 	s.untilDevices(t, "alice", 1, 0)
@@ -91,8 +88,7 @@ func TestScriptWatchBusy(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "bob", 0) // of a namespace that does not exist, nothing is read
 	s.faults.setDown(true)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", sentScript+watchScript)
+	b := s.open(t, "", sentScript+watchScript)
 	b.Do(t, until("watches().length >= 2"))
 	require.NotContains(t, testbrowser.Evaluate[string](t, b, "painted.join()"), "grey")
 	s.faults.setDown(false)

@@ -73,8 +73,7 @@ func (s *scripted) crowd(t *testing.T) {
 func TestDotsSpeak(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.dot("alice")+s.dot("bob")+s.dot("carol", `label="Carol {ago} $&amp;"`)+s.dot("dave")+s.dot("zoe")+
+	b := s.open(t, s.dot("alice")+s.dot("bob")+s.dot("carol", `label="Carol {ago} $&amp;"`)+s.dot("dave")+s.dot("zoe")+
 		`<presence-dot user="nobody"></presence-dot><presence-dot></presence-dot>`, "")
 	want := []string{
 		"alice, online", "bob, last seen 3 minutes ago", "Carol {ago} $&, last seen 2 hours ago",
@@ -90,8 +89,7 @@ func TestDotsSpeak(t *testing.T) {
 func TestDotsSpeakLanguages(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, `<div lang="de-AT">`+s.dot("alice")+s.dot("bob")+s.dot("carol", `lang="pt-BR"`)+s.dot("dave")+`</div><div>`+
+	b := s.open(t, `<div lang="de-AT">`+s.dot("alice")+s.dot("bob")+s.dot("carol", `lang="pt-BR"`)+s.dot("dave")+`</div><div>`+
 		s.dot("bob", `lang="fr"`)+s.dot("bob", `lang="x_y"`)+s.dot("bob", `lang=""`)+`</div>`, `
 		const { texts } = await import(url + "/lastseen.js")
 		texts.de = { online: "ist da", seen: "war {ago} da", offline: "ist nicht da", now: "gerade" }
@@ -107,8 +105,7 @@ func TestDotsOfAUserWhoLeft(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "dave", 30*time.Second)
 	s.leaves(t, "dave")
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.dot("dave")+s.dot("dave", `lang="fr"`), quickly+`
+	b := s.open(t, s.dot("dave")+s.dot("dave", `lang="fr"`), quickly+`
 		const { texts } = await import(url + "/lastseen.js")
 		texts.fr = { seen: "vu {ago}" }
 		window.said = []
@@ -128,8 +125,7 @@ func TestDotsOfAUserWhoLeft(t *testing.T) {
 func TestDotsGrowOld(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "bob", 90*time.Second)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.dot("bob"), "wrong = -3 * 365 * 86400_000")
+	b := s.open(t, s.dot("bob"), "wrong = -3 * 365 * 86400_000")
 	b.Do(t, untilSpoken("bob, last seen 1 minute ago"), s.pass(time.Minute), untilSpoken("bob, last seen 2 minutes ago"))
 }
 
@@ -149,8 +145,7 @@ const contrasts = page => [...document.querySelectorAll("presence-dot")].map(dot
 func TestDotsLook(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.dot("alice")+s.dot("bob")+s.dot("carol")+`<presence-dot user="x"></presence-dot>`, "")
+	b := s.open(t, s.dot("alice")+s.dot("bob")+s.dot("carol")+`<presence-dot user="x"></presence-dot>`, "")
 	b.Do(t, untilSpoken("alice, online", "bob, last seen 3 minutes ago", "carol, last seen 2 hours ago",
 		"x, status unknown"), testbrowser.Settled)
 	const dots = `[...document.querySelectorAll("presence-dot")]`
@@ -194,8 +189,7 @@ func prefers(features ...string) step {
 func TestDotsRespectPreferences(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.dot("alice")+s.dot("bob")+`<p>text</p>`, "")
+	b := s.open(t, s.dot("alice")+s.dot("bob")+`<p>text</p>`, "")
 	b.Do(t, untilSpoken("alice, online", "bob, last seen 3 minutes ago"))
 	const dot = `getComputedStyle(document.querySelector("presence-dot"))`
 	b.Do(t, until(dot+`.transitionDuration == "0s"`))
@@ -213,8 +207,7 @@ func TestDotsRespectPreferences(t *testing.T) {
 func TestDotsChange(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.dot("alice")+"<p></p>", `
+	b := s.open(t, s.dot("alice")+"<p></p>", `
 		window.dot = document.querySelector("presence-dot")
 		window.events = []
 		document.addEventListener("presencechange", ({ target, detail }) => {

@@ -18,8 +18,7 @@ import (
 func TestScriptFallsBack(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.refuseSockets(http.StatusNotFound)
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, "")
+	b := s.openOnline(t, "")
 	s.untilDevices(t, "alice", 1, 0)
 	require.Equal(t, 2, s.connects())
 	s.setAnswer(nil)
@@ -35,8 +34,7 @@ func TestScriptFallsBack(t *testing.T) {
 // TestScriptFallsBackLater: a page whose WebSocket worked pings while there is none, and goes on trying.
 func TestScriptFallsBackLater(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, "Math.random = () => 0.01;")
+	b := s.openOnline(t, "Math.random = () => 0.01;")
 	s.untilDevices(t, "alice", 1, 0)
 	s.refuseSockets(http.StatusServiceUnavailable)
 	s.cut()
@@ -62,8 +60,7 @@ func TestScriptWithoutDevices(t *testing.T) {
 	without := noDevices{s.Store}
 	s.config.Store, s.config.Connections = without, runRegistry(t, without, defaultThresholds())
 	s.serveBy(api.NewShared(s.config))
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, "")
+	b := s.openOnline(t, "")
 	require.Eventually(t, func() bool {
 		states, _, err := s.Describe(t.Context(), "chat", []string{"alice"})
 		return err == nil && states[0].At > 0
@@ -76,8 +73,7 @@ func TestScriptWithoutDevices(t *testing.T) {
 // by the connection all the same.
 func TestScriptWithoutFeeds(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, sentScript)
+	b := s.openOnline(t, sentScript)
 	b.Do(t, until(`client.watch("bob", show)`), shows("bob", "grey"))
 	require.JSONEq(t, `[{"add":["bob"],"remove":[]}]`, testbrowser.Evaluate[string](t, b, "JSON.stringify(watches())"))
 	require.Len(t, s.lookups(), 1)

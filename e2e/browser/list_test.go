@@ -57,8 +57,7 @@ func TestListShows(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	s.pingedAgo(t, "<b>eve</b>", 200*time.Minute)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.list(), "")
+	b := s.open(t, s.list(), "")
 	b.Do(t, untilRows("dave: last seen just now", "alice: online", "bob: last seen 3 minutes ago",
 		"carol: last seen 2 hours ago", "<b>eve</b>: last seen 3 hours ago"))
 	require.Equal(t, []string{
@@ -76,8 +75,7 @@ func TestListShows(t *testing.T) {
 // that is asked for goes.
 func TestListFollows(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.list(`status="green, yellow"`), rarely)
+	b := s.open(t, s.list(`status="green, yellow"`), rarely)
 	b.Do(t, until("!"+slot("empty")+".hidden"))
 	s.crowd(t)
 	b.Do(t, untilRows("alice: online", "bob: last seen 3 minutes ago"), until(slot("empty")+".hidden"),
@@ -98,8 +96,7 @@ func TestListPages(t *testing.T) {
 	for i := range 5 {
 		s.pingedAgo(t, fmt.Sprintf("user-%d", i), time.Duration(i)*time.Second)
 	}
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, strings.Replace(s.list(`limit="2"`), "<b", `<i slot="more">Older</i><b`, 1), `
+	b := s.open(t, strings.Replace(s.list(`limit="2"`), "<b", `<i slot="more">Older</i><b`, 1), `
 		document.querySelector("presence-list").label = user => user.toUpperCase()`)
 	b.Do(t, untilRows("USER-0: online", "USER-1: online"))
 	require.Equal(t, []string{"Older"}, spoken(t, b, "button"))
@@ -116,8 +113,7 @@ func TestListStaysFull(t *testing.T) {
 	for i := range 4 {
 		s.pingedAgo(t, fmt.Sprintf("user-%d", i), time.Duration(i)*time.Second)
 	}
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.list(`limit="2" status="green"`), rarely)
+	b := s.open(t, s.list(`limit="2" status="green"`), rarely)
 	b.Do(t, untilRows("user-0: online", "user-1: online"))
 	s.pingedAgo(t, "dave", 0)
 	b.Do(t, untilRows("dave: online", "user-0: online"))
@@ -129,8 +125,7 @@ func TestListStaysFull(t *testing.T) {
 func TestListWithoutWebSocket(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.refuseSockets(http.StatusBadRequest)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.list(`status="green"`), quickly)
+	b := s.open(t, s.list(`status="green"`), quickly)
 	b.Do(t, until("!"+slot("empty")+".hidden"))
 	s.pingedAgo(t, "alice", 0)
 	b.Do(t, untilRows("alice: online"))
@@ -142,8 +137,7 @@ func TestListWithoutWebSocket(t *testing.T) {
 func TestListChanges(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.list(`status="grey"`), `window.list = document.querySelector("presence-list")`)
+	b := s.open(t, s.list(`status="grey"`), `window.list = document.querySelector("presence-list")`)
 	b.Do(t, untilRows("dave: last seen just now", "carol: last seen 2 hours ago"),
 		until(`list.setAttribute("status", "green") ?? true`), untilRows("alice: online"),
 		until(`list.setAttribute("namespace", "empty") ?? true`), untilRows(),
@@ -158,8 +152,7 @@ func TestListChanges(t *testing.T) {
 func TestListUnknown(t *testing.T) {
 	s := newScripted(t, scriptOptions{thresholds: seconds(3600, 7200)}) // the test takes a minute
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.list(), quickly)
+	b := s.open(t, s.list(), quickly)
 	b.Do(t, untilRows("alice: online"))
 	s.answerUnavailable()
 	s.cut()
@@ -179,8 +172,7 @@ func TestListUnknown(t *testing.T) {
 // TestListUnknownNobody: half a minute after its connection was lost, a list no longer says that nobody is here.
 func TestListUnknownNobody(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.list(), rarely)
+	b := s.open(t, s.list(), rarely)
 	b.Do(t, until("!"+slot("empty")+".hidden"))
 	require.Eventually(t, func() bool { return s.connects() > 0 }, time.Minute, 10*time.Millisecond)
 	s.answerUnavailable()
@@ -195,8 +187,7 @@ func TestListSignsIn(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.crowd(t)
 	s.issueTokens(t, "alice", time.Hour)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, s.list(`status="green"`), rarely)
+	b := s.open(t, s.list(`status="green"`), rarely)
 	lists := func() int { return len(s.called("GET /v1/namespaces/chat/users")) }
 	require.Eventually(t, func() bool { return lists() == 1 }, time.Minute, 10*time.Millisecond)
 	b.Do(t, until("connect({ url, namespace, token })"), untilRows("alice: online"))

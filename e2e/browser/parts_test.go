@@ -68,8 +68,7 @@ func TestScriptCutInFirstParts(t *testing.T) {
 // again because it cannot continue.
 func TestScriptCutInLaterParts(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", "Math.random = () => 0.01;"+crowdScript)
+	b := s.open(t, "", "Math.random = () => 0.01;"+crowdScript)
 	b.Do(t, until("count('grey') == 2400"))
 
 	s.refuseSockets(http.StatusServiceUnavailable)

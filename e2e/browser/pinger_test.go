@@ -46,6 +46,12 @@ func (s *scripted) keepOnline(t *testing.T, b *browser, before string) {
 	s.load(t, b, "", before+onlineScript)
 }
 
+// openOnline is keepOnline in a new browser.
+func (s *scripted) openOnline(t *testing.T, before string) *browser {
+	t.Helper()
+	return s.open(t, "", before+onlineScript)
+}
+
 // TestScriptOnlineInTabs: a user with two tabs is online until the last one is closed.
 func TestScriptOnlineInTabs(t *testing.T) {
 	s := newScripted(t, scriptOptions{grace: 100 * time.Millisecond})
@@ -131,8 +137,7 @@ func (s *scripted) untilIdle(t *testing.T, idle bool) {
 // TestScriptIdle: a page is idle while it is hidden, and when it was not used for some time.
 func TestScriptIdle(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, "window.options = { idleAfter: 20_000 };")
+	b := s.openOnline(t, "window.options = { idleAfter: 20_000 };")
 	s.untilIdle(t, false)
 	b.Do(t, show("hidden"))
 	s.untilIdle(t, true)
@@ -149,8 +154,7 @@ func TestScriptIdle(t *testing.T) {
 // the pings of the server, which browsers answer. The hello of the next connection says since when.
 func TestScriptHidden(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, sentScript+"window.options = { grace: 60_000 };")
+	b := s.openOnline(t, sentScript+"window.options = { grace: 60_000 };")
 	s.untilIdle(t, false)
 	require.JSONEq(t, `{"kind":"web","grace_ms":60000}`,
 		testbrowser.Evaluate[string](t, b, "JSON.stringify({ kind: sent[0].hello.device.kind, grace_ms: sent[0].hello.grace_ms })"))
@@ -181,8 +185,7 @@ func TestScriptIdleTabs(t *testing.T) {
 	for name, options := range map[string]string{"pings": overHTTP, "WebSocket": "window.options = { grace: 100 };"} {
 		t.Run(name, func(t *testing.T) {
 			s := newScripted(t, scriptOptions{})
-			first := testbrowser.Open(t, s.pages)
-			s.keepOnline(t, first, hidden+options)
+			first := s.openOnline(t, hidden+options)
 			s.untilDevices(t, "alice", 1, 0)
 			since := s.idleSince(t)
 			require.NotZero(t, since)
@@ -200,8 +203,7 @@ func TestScriptIdleTabs(t *testing.T) {
 // TestScriptIdleChanges: a change from a WebSocket to pings, and back, does not change since when a user is idle.
 func TestScriptIdleChanges(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, "Math.random = () => 0.01; window.options = { grace: 60_000 };")
+	b := s.openOnline(t, "Math.random = () => 0.01; window.options = { grace: 60_000 };")
 	s.untilIdle(t, false)
 	b.Do(t, show("hidden"))
 	s.untilIdle(t, true)
@@ -220,8 +222,7 @@ func TestScriptIdleChanges(t *testing.T) {
 // TestScriptPings: without WebSockets a page pings, first at a random moment, then when the server says.
 func TestScriptPings(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, overHTTP+"const begun = performance.now(); Math.random = () => 0.9; window.begun = begun;")
+	b := s.openOnline(t, overHTTP+"const begun = performance.now(); Math.random = () => 0.9; window.begun = begun;")
 	b.Do(t, until("pings().length == 1"))
 	require.GreaterOrEqual(t, testbrowser.Evaluate[float64](t, b, "pings()[0].at - begun"), 900.0)
 	s.untilDevices(t, "alice", 1, 0)
@@ -251,8 +252,7 @@ func (s *scripted) answerPings(status int, code, retryAfter string) {
 func TestScriptPingsWait(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.answerPings(http.StatusServiceUnavailable, "not of lastseen", "60")
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, overHTTP)
+	b := s.openOnline(t, overHTTP)
 	b.Do(t, until("pings().length == 1"))
 	require.Eventually(t, func() bool {
 		return len(s.called("POST /v1/namespaces/chat/users/alice/ping")) == 1
@@ -267,8 +267,7 @@ func TestScriptPingsWait(t *testing.T) {
 func TestScriptPingsRefused(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.answerPings(http.StatusForbidden, `{"code":"forbidden"}`, "")
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, overHTTP)
+	b := s.openOnline(t, overHTTP)
 	b.Do(t, until("refused.length == 1"), passIn(time.Minute))
 	require.JSONEq(t, `[{"status":403,"code":"forbidden"}]`, testbrowser.Evaluate[string](t, b, "JSON.stringify(refused)"))
 	require.Equal(t, 1, testbrowser.Evaluate[int](t, b, "requests.length"))
@@ -278,8 +277,7 @@ func TestScriptPingsRefused(t *testing.T) {
 func TestScriptPingsRenewToken(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.issueTokens(t, "alice", time.Hour)
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, overHTTP+`window.newToken = renew => renew ? token() : "expired";`)
+	b := s.openOnline(t, overHTTP+`window.newToken = renew => renew ? token() : "expired";`)
 	s.untilDevices(t, "alice", 1, 0)
 	require.Equal(t, "false,true", testbrowser.Evaluate[string](t, b, "renewals.join()"))
 	b.Do(t, until(`window.newToken = () => "expired"`), passIn(30*time.Second), until("refused.length == 1"))
@@ -325,8 +323,7 @@ func TestScriptLeaveOnClose(t *testing.T) {
 // TestScriptLeave: a user who signs out is gone at once, before the grace, and stays so.
 func TestScriptLeave(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, "")
+	b := s.openOnline(t, "")
 	// A leave before the welcome would wait for the grace.
 	b.Do(t, until(`window.stop = client.watch("alice", show)`), shows("alice", "green"), until("(stop(), true)"))
 	s.leave(t, b)
@@ -335,8 +332,7 @@ func TestScriptLeave(t *testing.T) {
 // TestScriptLeaveHTTP: the same without a WebSocket.
 func TestScriptLeaveHTTP(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, overHTTP)
+	b := s.openOnline(t, overHTTP)
 	s.untilDevices(t, "alice", 1, 0)
 	s.leave(t, b)
 }

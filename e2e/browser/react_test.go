@@ -36,8 +36,7 @@ func reactExample(t *testing.T) string {
 func TestReactExample(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, `<div id="root"></div>`, reactExample(t)+`
+	b := s.open(t, `<div id="root"></div>`, reactExample(t)+`
 		const client = connect({ url, namespace })
 		let watching = 0
 		const { watch } = client

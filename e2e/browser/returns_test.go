@@ -34,8 +34,7 @@ func (s *scripted) holdSockets(t *testing.T) (release func()) {
 func TestScriptConnectsLate(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	release := s.holdSockets(t)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", watching)
+	b := s.open(t, "", watching)
 	require.Eventually(t, func() bool { return s.connects() == 1 }, time.Minute, 10*time.Millisecond)
 	b.Do(t, until(`connect({ url, namespace, user: "alice" })`))
 	release() // before the other attempt, since browsers make one at a time
@@ -50,8 +49,7 @@ func TestScriptConnectsLate(t *testing.T) {
 func TestScriptFollowsAgain(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", `Math.random = () => 0.01
+	b := s.open(t, "", `Math.random = () => 0.01
 		window.client = connect({ url, namespace })
 		client.watch(["alice", "bob"], show)`)
 	b.Do(t, shows("alice", "green"), shows("bob", "grey"))
@@ -100,8 +98,7 @@ func TestScriptTabsReturnInOutage(t *testing.T) {
 // trying.
 func TestScriptReturnsInOutage(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", "Math.random = () => 0.01"+watching)
+	b := s.open(t, "", "Math.random = () => 0.01"+watching)
 	b.Do(t, shows("alice", "grey"), show("hidden"))
 	s.untilFollowed(t, 0, 0)
 	s.refuseSockets(http.StatusServiceUnavailable)
@@ -126,8 +123,7 @@ func TestScriptTabsTime(t *testing.T) {
 func TestScriptTokenRejects(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", `
+	b := s.open(t, "", `
 		let calls = 0
 		const fails = () => calls++ < 2 ? Promise.reject() : undefined
 		connect({ url, namespace, token: fails, transport: "http" }).watch("alice", show)`)
@@ -141,8 +137,7 @@ func TestScriptLeavesInMove(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	stopping, next := api.NewShared(s.config), api.NewShared(s.config)
 	s.serveBy(stopping)
-	b := testbrowser.Open(t, s.pages)
-	s.keepOnline(t, b, `
+	b := s.openOnline(t, `
 		const sendFrame = WebSocket.prototype.send
 		WebSocket.prototype.send = function (text) { text.includes("leave") || sendFrame.call(this, text) };`)
 	s.untilDevices(t, "alice", 1, 0)

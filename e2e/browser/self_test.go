@@ -56,8 +56,7 @@ func TestScriptSelf(t *testing.T) {
 // TestScriptSelfEnds: a user's availability ends by itself in the user's own pages.
 func TestScriptSelfEnds(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", selfScript)
+	b := s.open(t, "", selfScript)
 	b.Do(t, received("null null"), until(`say({ availability: "away", for: "1s" })`),
 		until("received.join() == 'null null,away null,null null'"))
 }
@@ -67,8 +66,7 @@ func TestScriptSelfEnds(t *testing.T) {
 func TestScriptSelfByHTTP(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.issueTokens(t, "alice", time.Hour)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", `window.options = { transport: "http" };`+selfScript)
+	b := s.open(t, "", `window.options = { transport: "http" };`+selfScript)
 	require.True(t, testbrowser.Evaluate[bool](t, b, "client.self === undefined"))
 	b.Do(t, until(`say({ availability: "busy", for: "20s" })`), received("busy null"),
 		until("Math.abs(client.self.until - client.now()) < 30_000"), s.pass(15*time.Second))
@@ -117,8 +115,7 @@ func TestScriptSelfLate(t *testing.T) {
 // TestScriptSelfOvertaken: if responses overtake each other, that to the latest call counts.
 func TestScriptSelfOvertaken(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", holdScript+`window.options = { transport: "http" };`+selfScript)
+	b := s.open(t, "", holdScript+`window.options = { transport: "http" };`+selfScript)
 	b.Do(t, until(`note(client.setAvailability({ availability: "busy" }))`), until("releases.length == 1"),
 		until(`note(client.setAvailability({ availability: "away" }))`), until("releases.length == 2"),
 		until("release(1)"), received("away null"), until("release(0)"), until("returned.length == 2"))
@@ -131,8 +128,7 @@ func TestScriptSelfOvertaken(t *testing.T) {
 // TestScriptSelfRefused: the promise of a call that fails says why, and what is known stays.
 func TestScriptSelfRefused(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", selfScript+`
+	b := s.open(t, "", selfScript+`
 		const other = connect({ url, namespace: "other" })
 		other.setAvailability({ note: "x" }).catch(({ message }) => { window.nobody = message })`)
 	b.Do(t, received("null null"), until(`say({ note: "two\nlines" })`), until(`failed.join() == "400 invalid_note"`),

@@ -34,9 +34,7 @@ window.socket = new Socket({
 // openSocket opens the page with the script, after other code, in a tab of a new browser.
 func (s *scripted) openSocket(t *testing.T, before string) *browser {
 	t.Helper()
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", before+socketScript)
-	return b
+	return s.open(t, "", before+socketScript)
 }
 
 // passIn lets time pass in a page, which does at once what is due.
@@ -83,8 +81,7 @@ func TestScriptSocketOutage(t *testing.T) {
 func TestScriptSocketBacksOff(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.refuseSockets(503)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", `
+	b := s.open(t, "", `
 		Math.random = () => 0.9 // a pause is nine tenths of the longest
 		window.attempts = []
 		window.socket = new Socket({

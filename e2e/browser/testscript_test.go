@@ -296,6 +296,14 @@ func (s *scripted) load(t *testing.T, b *browser, html, script string) {
 	b.Do(t, chromedp.Navigate(s.addPage(html, script)), until("window.loaded"))
 }
 
+// open is load in a new browser.
+func (s *scripted) open(t *testing.T, html, script string) *browser {
+	t.Helper()
+	b := testbrowser.Open(t, s.pages)
+	s.load(t, b, html, script)
+	return b
+}
+
 // complaints returns the problems of a page, except requests to the server.
 func (s *scripted) complaints(b *browser) (all []string) {
 	for _, problem := range b.Seen() {

@@ -41,8 +41,7 @@ func (s *scripted) untilLookups(t *testing.T, n int) {
 // TestScriptWatches: a page of another origin, under a strict policy, shows a user who comes and goes.
 func TestScriptWatches(t *testing.T) {
 	s := newScripted(t, scriptOptions{thresholds: seconds(3, 6)})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", watching)
+	b := s.open(t, "", watching)
 	b.Do(t, shows("alice", "grey"))
 	require.True(t, testbrowser.Evaluate[bool](t, b, "presences.alice.lastSeen === null"))
 	s.pingedAgo(t, "alice", 0)
@@ -60,8 +59,7 @@ func TestScriptWatches(t *testing.T) {
 func TestScriptOutage(t *testing.T) {
 	s := newScripted(t, scriptOptions{})
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", watching)
+	b := s.open(t, "", watching)
 	b.Do(t, shows("alice", "green"))
 	s.faults.setDown(true)
 	b.Do(t, until("passed += 31_000"), shows("alice", "unknown"))
@@ -78,8 +76,7 @@ func TestScriptRestart(t *testing.T) {
 	server := testserver.Start(t, "--store", data, "--cors-origins", s.pages)
 	server.Post(t, alice+"/ping", "")
 	s.url = server.URL
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", watching)
+	b := s.open(t, "", watching)
 	b.Do(t, shows("alice", "green"))
 	require.Zero(t, server.Terminate(t))
 	again := testserver.Start(t, "--store", data, "--cors-origins", s.pages, "--listen", strings.TrimPrefix(server.URL, "http://"))
@@ -92,8 +89,7 @@ func TestScriptRestart(t *testing.T) {
 // TestScriptManyLookedUp: a page with a thousand dots makes one lookup an interval.
 func TestScriptManyLookedUp(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", `window.client = connect({ url, namespace, transport: "http" })
+	b := s.open(t, "", `window.client = connect({ url, namespace, transport: "http" })
 		const users = Array.from({ length: 1000 }, (_, i) => "user " + i)
 		for (const user of users) client.watch(user, show)
 		window.known = () => users.filter(user => statuses[user] === "grey").length`)
@@ -108,8 +104,7 @@ func TestScriptManyLookedUp(t *testing.T) {
 func TestScriptPolls(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 0)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", strings.Replace(polling, `transport: "http",`, "", 1))
+	b := s.open(t, "", strings.Replace(polling, `transport: "http",`, "", 1))
 	b.Do(t, shows("alice", "green"), shows("bob", "grey"))
 	require.Equal(t, []string{`POST /v1/namespaces/chat/lookup {"users":["alice","bob"]}`}, s.lookups())
 	b.Do(t, s.pass(37*time.Second))
@@ -123,8 +118,7 @@ func TestScriptPolls(t *testing.T) {
 func TestScriptDoesNotGuess(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 50*time.Second)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", polling)
+	b := s.open(t, "", polling)
 	b.Do(t, shows("alice", "green"))
 	s.pingedAgo(t, "alice", 0)
 	b.Do(t, s.pass(15*time.Second))
@@ -138,8 +132,7 @@ func TestScriptDoesNotGuess(t *testing.T) {
 func TestScriptAges(t *testing.T) {
 	s := newScripted(t, scriptOptions{now: aDayAgo()})
 	s.pingedAgo(t, "alice", 50*time.Second)
-	b := testbrowser.Open(t, s.pages)
-	s.load(t, b, "", polling)
+	b := s.open(t, "", polling)
 	b.Do(t, shows("alice", "green"), s.pass(15*time.Second), shows("alice", "yellow"))
 	s.faults.setDown(true)
 	b.Do(t, s.pass(50*time.Second))
@@ -171,8 +164,7 @@ func TestScriptWhileHidden(t *testing.T) {
 			}
 			s := newScripted(t, o)
 			s.pingedAgo(t, "alice", 0)
-			b := testbrowser.Open(t, s.pages)
-			s.load(t, b, "", code)
+			b := s.open(t, "", code)
 			b.Do(t, shows("alice", "green"), show("hidden"))
 			if name == "connection" {
 				s.untilFollowed(t, 0, 0)
@@ -197,8 +189,7 @@ func TestScriptHasTheServersTime(t *testing.T) {
 			s := newScripted(t, scriptOptions{now: aDayAgo()})
 			s.pingedAgo(t, "alice", 50*time.Second)
 			s.pingedAgo(t, "bob", 4*time.Minute)
-			b := testbrowser.Open(t, s.pages)
-			s.load(t, b, "", "wrong = 365 * 86_400_000 * "+years+polling)
+			b := s.open(t, "", "wrong = 365 * 86_400_000 * "+years+polling)
 			b.Do(t, shows("alice", "green"), shows("bob", "yellow"), s.pass(15*time.Second), shows("alice", "yellow"))
 			off := testbrowser.Evaluate[float64](t, b, "client.now()") - float64(s.faults.clock())
 			require.InDelta(t, 0, off, 60_000, "milliseconds")
@@ -214,8 +205,7 @@ func TestScriptTokens(t *testing.T) {
 			s := newScripted(t, scriptOptions{})
 			s.issueTokens(t, "bob", time.Hour)
 			s.pingedAgo(t, "alice", 0)
-			b := testbrowser.Open(t, s.pages)
-			s.load(t, b, "", `
+			b := s.open(t, "", `
 				window.reasons = []
 				window.first = true
 				connect({ url, namespace, transport: "`+transport+`", token: ({ renew }) => {
