@@ -3,12 +3,15 @@ package servers
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
@@ -70,5 +73,167 @@ func testLease(t *testing.T, s store.Store) {
 			require.NoError(t, err)
 			require.True(t, granted)
 		}
+	}
+}
+
+func closeConnections(t require.TestingT, s store.Store, namespace string, users ...string) {
+	for _, user := range users {
+		require.NoError(t, s.CloseConnections(context.Background(), namespace, user))
+	}
+}
+
+// disconnects returns what was asked after a position, and the next position.
+func disconnects(
+	t require.TestingT, s store.Store, after store.DisconnectPosition,
+) ([]store.Disconnect, store.DisconnectPosition) {
+	list, next, err := s.Disconnects(context.Background(), after)
+	require.NoError(t, err)
+	require.NotEmpty(t, next, "the empty position is the present")
+	return list, next
+}
+
+// named returns the namespaces and users of disconnects.
+func named(list []store.Disconnect) []string {
+	names := []string{}
+	for _, c := range list {
+		names = append(names, c.Namespace+"/"+c.User)
+	}
+	return names
+}
+
+// testDisconnects: a reader gets every disconnect after its position once, in order, also those of a namespace.
+func testDisconnects(t *testing.T, s store.Store) {
+	closeConnections(t, s, kit.Namespace, "before")
+	list, start := disconnects(t, s, "")
+	require.Empty(t, list, "the empty position is the present")
+	list, again := disconnects(t, s, start)
+	require.Empty(t, list)
+
+	before := kit.Now(t, s)
+	var want []string
+	for i := range 5 {
+		user := fmt.Sprint("user", 9-i)
+		closeConnections(t, s, kit.Namespace, user)
+		want = append(want, kit.Namespace+"/"+user)
+	}
+	closeConnections(t, s, kit.Namespace, "")
+	want = append(want, kit.Namespace+"/")
+	for _, after := range []store.DisconnectPosition{start, again, start} {
+		list, next := disconnects(t, s, after)
+		require.Equal(t, want, named(list), "positions can be used again")
+		for i, c := range list {
+			require.GreaterOrEqual(t, c.At, before.Add(-time.Second), "by the store's clock")
+			require.LessOrEqual(t, c.At, kit.Now(t, s).Add(time.Second), "by the store's clock")
+			require.True(t, i == 0 || list[i-1].At <= c.At)
+		}
+		list, _ = disconnects(t, s, next)
+		require.Empty(t, list)
+		again = next
+	}
+	list, _ = disconnects(t, s, "")
+	require.Empty(t, list, "the empty position is the present")
+	closeConnections(t, s, kit.Namespace, "last")
+	list, _ = disconnects(t, s, again)
+	require.Equal(t, []string{kit.Namespace + "/last"}, named(list))
+	require.Empty(t, kit.Namespaces(t, s, 10), "a disconnect makes no namespace exist")
+}
+
+// testDisconnectsAgain: asking again does it again, for connections that were opened meanwhile.
+func testDisconnectsAgain(t *testing.T, s store.Store) {
+	_, start := disconnects(t, s, "")
+	closeConnections(t, s, kit.Namespace, "alice", "bob")
+	first, middle := disconnects(t, s, start)
+	require.Equal(t, []string{kit.Namespace + "/alice", kit.Namespace + "/bob"}, named(first))
+	closeConnections(t, s, kit.Namespace, "alice")
+	closeConnections(t, s, "other", "alice", "alice")
+	second, _ := disconnects(t, s, middle)
+	require.Equal(t, []string{kit.Namespace + "/alice", "other/alice"}, named(second))
+	require.GreaterOrEqual(t, second[0].At, first[0].At)
+	all, _ := disconnects(t, s, start)
+	require.Equal(t, []string{kit.Namespace + "/bob", kit.Namespace + "/alice", "other/alice"}, named(all),
+		"each once, in the order of the last")
+	require.Contains(t, all, second[0], "at the time of the last")
+	require.Contains(t, all, second[1], "at the time of the last")
+}
+
+// testDisconnectsPositions: a position that is not known misses nothing.
+func testDisconnectsPositions(t *testing.T, s store.Store) {
+	closeConnections(t, s, kit.Namespace, "alice")
+	_, position := disconnects(t, s, "")
+	closeConnections(t, s, kit.Namespace, "bob")
+	for _, odd := range []store.DisconnectPosition{
+		"x", "0", "-1", "9999999999999999999999", "1.5", " ", "\x00", "(", "+inf", "nan", "é",
+		position + "0", position + "x",
+	} {
+		list, next := disconnects(t, s, odd)
+		require.Contains(t, named(list), kit.Namespace+"/bob", "%q", odd)
+		closeConnections(t, s, kit.Namespace, "carol")
+		list, _ = disconnects(t, s, next)
+		require.Equal(t, []string{kit.Namespace + "/carol"}, named(list), "%q", odd)
+	}
+}
+
+// testDisconnectsOfUserIDs: any user ID arrives as it was written.
+func testDisconnectsOfUserIDs(t *testing.T, s store.Store) {
+	_, start := disconnects(t, s, "")
+	all := kit.OddIDs()
+	closeConnections(t, s, kit.Namespace, all...)
+	list, _ := disconnects(t, s, start)
+	got := []string{}
+	for _, c := range list {
+		require.Equal(t, kit.Namespace, c.Namespace)
+		got = append(got, c.User)
+	}
+	require.Equal(t, all, got)
+}
+
+// testDisconnectsConcurrent: no reader misses a disconnect, however many arrive at the same time.
+func testDisconnectsConcurrent(t *testing.T, s store.Store) {
+	const writers, readers, writes = 6, 3, 60
+	_, start := disconnects(t, s, "")
+	var writing, reading sync.WaitGroup
+	stop := make(chan struct{})
+	seen := make([]map[string]lastseen.Instant, readers)
+	for r := range readers {
+		seen[r] = map[string]lastseen.Instant{}
+		reading.Go(func() {
+			position := start
+			for ended := false; ; {
+				list, next, err := s.Disconnects(context.Background(), position)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, c := range list {
+					seen[r][c.User] = c.At
+				}
+				position = next
+				if ended {
+					return
+				}
+				select {
+				case <-stop:
+					ended = true
+				default:
+				}
+			}
+		})
+	}
+	for w := range writers {
+		writing.Go(func() {
+			for i := range writes {
+				if err := s.CloseConnections(context.Background(), kit.Namespace, fmt.Sprint(w, "-", i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writing.Wait()
+	close(stop)
+	reading.Wait()
+	list, _ := disconnects(t, s, start)
+	require.Len(t, list, writers*writes)
+	for _, got := range seen {
+		require.Len(t, got, writers*writes)
 	}
 }
