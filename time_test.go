@@ -180,17 +180,6 @@ func FuzzParseConfigDuration(f *testing.F) {
 	})
 }
 
-// BenchmarkAppend writes one time; there are two of them in every response about a user.
-func BenchmarkAppend(b *testing.B) {
-	buffer := make([]byte, 0, 32)
-	at := Instant(1_795_212_000_123)
-	b.ReportAllocs()
-	for b.Loop() {
-		buffer = at.Append(buffer[:0])
-		at += 37
-	}
-}
-
 func TestInstantSub(t *testing.T) {
 	require.Equal(t, 1500*time.Millisecond, Instant(2500).Sub(1000))
 	require.Equal(t, -1500*time.Millisecond, Instant(1000).Sub(2500))

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/apitest"
 	"github.com/lastseen/lastseen/api/apitest/kit"
@@ -104,94 +103,26 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// These benchmarks call the handler on the embedded store, without a network, so that what the code
-// between them costs is seen.
-
-const benchUsers = 100_000
-
-// benchUser returns one of the user IDs, of 16 bytes.
-func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n%benchUsers)*0x9E3779B97F4A7C15) }
-
-// bench is the handler with a store that holds the users.
-type bench struct {
-	b       testing.TB
-	handler http.Handler
-}
-
-func newBench(b testing.TB) *bench {
-	b.Helper()
-	s := kit.OpenFileStore(b, filestore.Options{})
-	now, err := s.Now(context.Background())
-	require.NoError(b, err)
-	batch := make([]store.PresenceEvent, benchUsers)
-	for n := range batch {
-		batch[n] = store.PresenceEvent{User: benchUser(n), At: now - lastseen.Instant(n%300_000)}
-	}
-	_, err = s.Ping(context.Background(), "chat", batch)
-	require.NoError(b, err)
-	return &bench{b: b, handler: api.New(api.Config{Store: s, Settings: apitest.Settings()})}
-}
-
-// requests returns prepared requests, so that making them is not part of what is measured.
-func (b *bench) requests(make func(n int) *http.Request) func() {
-	requests := []*http.Request{}
-	for i := range 1000 {
-		requests = append(requests, make(i))
-	}
+// servePings returns a function that has the handler serve the next of some pings, on the embedded store and without a
+// network, so that what the code between them costs is seen. Making the requests is not part of what is measured.
+func servePings(t testing.TB) func() {
+	t.Helper()
+	handler := api.New(api.Config{Store: kit.OpenFileStore(t, filestore.Options{}), Settings: apitest.Settings()})
+	requests := make([]*http.Request, 1000)
 	w := &kit.Sink{Headers: http.Header{}}
+	for i := range requests {
+		r, err := http.NewRequest("POST", fmt.Sprintf("/v1/namespaces/chat/users/%016x/ping", i), http.NoBody)
+		require.NoError(t, err)
+		r.Header.Set("Prefer", "return=minimal")
+		handler.ServeHTTP(w, r) // no user is new when it is measured
+		requests[i] = r
+	}
 	next := 0
 	return func() {
 		clear(w.Headers)
-		b.handler.ServeHTTP(w, requests[next%len(requests)])
-		require.Less(b.b, w.Status, 300)
+		handler.ServeHTTP(w, requests[next%len(requests)])
+		require.Less(t, w.Status, 300)
 		next++
-	}
-}
-
-func benchRequest(method, path string) *http.Request {
-	r, err := http.NewRequest(method, "/v1/namespaces/"+path, http.NoBody)
-	if err != nil {
-		panic(err)
-	}
-	return r
-}
-
-func pingOf(n int) *http.Request {
-	return benchRequest("POST", "chat/users/"+benchUser(n*7919)+"/ping")
-}
-
-func minimalPing(n int) *http.Request {
-	r := pingOf(n)
-	r.Header.Set("Prefer", "return=minimal")
-	return r
-}
-
-func BenchmarkHandler(b *testing.B) {
-	h := newBench(b)
-	for _, c := range []struct {
-		name string
-		make func(int) *http.Request
-	}{
-		{"no-op", func(n int) *http.Request { return benchRequest("GET", benchUser(n*7919)) }},
-		{"ping/minimal", minimalPing},
-		{"ping", pingOf},
-		{"get", func(n int) *http.Request { return benchRequest("GET", "chat/users/"+benchUser(n*7919)) }},
-		{"lookup of 100", func(n int) *http.Request {
-			users := make([]string, 100)
-			for i := range users {
-				users[i] = "user=" + benchUser(n*100+i*7919)
-			}
-			return benchRequest("GET", "chat/lookup?"+strings.Join(users, "&"))
-		}},
-		{"page of 50", func(int) *http.Request { return benchRequest("GET", "chat/users") }},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			serve := h.requests(c.make)
-			b.ReportAllocs()
-			for b.Loop() {
-				serve()
-			}
-		})
 	}
 }
 
@@ -199,15 +130,14 @@ func BenchmarkHandler(b *testing.B) {
 // need must cost the others nothing.
 func TestPingAllocations(t *testing.T) {
 	testenv.SkipWithRace(t, "pools drop what is put back at random")
-	serve := newBench(t).requests(minimalPing)
-	require.LessOrEqual(t, testing.AllocsPerRun(10_000, serve), 14.0)
+	require.LessOrEqual(t, testing.AllocsPerRun(10_000, servePings(t)), 14.0)
 }
 
 // BenchmarkPingAllocations counts the allocations of a ping, from the router to the store. It is row 13 of
 // bench/RESULTS.md.
 func BenchmarkPingAllocations(b *testing.B) {
-	h := newBench(b)
+	serve := servePings(b)
 	for b.Loop() {
-		b.ReportMetric(testing.AllocsPerRun(10_000, h.requests(minimalPing)), "ping-allocs/op")
+		b.ReportMetric(testing.AllocsPerRun(10_000, serve), "ping-allocs/op")
 	}
 }

@@ -3,9 +3,7 @@ package coalesce_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,26 +12,13 @@ import (
 	"github.com/lastseen/lastseen/store/coalesce"
 )
 
-// instant is a store that answers at once, or after a round trip: what is measured is the way to it and
-// back.
+// instant is a store that answers at once: what is measured is the way to it and back.
 type instant struct {
-	store.Store
-	roundTrip time.Duration
-	saying    int // one of so many users has an availability; 0 for none
-}
-
-func (s instant) PingBatches(_ context.Context, batches []*store.Batch[store.PresenceEvent]) {
-	time.Sleep(s.roundTrip)
-	for _, b := range batches {
-		b.States = make([]lastseen.State, len(b.Items))
-		for i, event := range b.Items {
-			b.States[i] = lastseen.State{At: event.At}
-		}
-	}
+	store.Batcher
+	saying int // one of so many users has an availability; 0 for none
 }
 
 func (s instant) LookupBatches(_ context.Context, batches []*store.Batch[string]) {
-	time.Sleep(s.roundTrip)
 	for _, b := range batches {
 		b.States = make([]lastseen.State, len(b.Items))
 		for at := 0; s.saying > 0 && at < len(b.Items); at += s.saying {
@@ -46,36 +31,6 @@ func (s instant) LookupBatches(_ context.Context, batches []*store.Batch[string]
 func (instant) NodeOf(string) (of func(user string) string) { return func(string) string { return "" } }
 
 func (instant) Close() error { return nil }
-
-// BenchmarkPing has callers ping side by side, each one user at a time.
-func BenchmarkPing(b *testing.B) {
-	for _, callers := range []int{1, 64, 256} {
-		for _, roundTrip := range []time.Duration{0, 100 * time.Microsecond} {
-			b.Run(fmt.Sprintf("callers=%d/roundtrip=%s", callers, roundTrip), func(b *testing.B) {
-				var batches, members atomic.Int64
-				s := coalesce.New(instant{roundTrip: roundTrip}, coalesce.Options{
-					Observe: func(_ string, n int, _ time.Duration) { batches.Add(1); members.Add(int64(n)) },
-				})
-				defer s.Close()
-				sideBySide(b, callers, func() error {
-					_, err := s.Ping(context.Background(), "chat", []store.PresenceEvent{{User: "alice", At: 1}})
-					return err
-				})
-				b.ReportMetric(float64(members.Load())/float64(max(1, batches.Load())), "members/batch")
-			})
-		}
-	}
-}
-
-// BenchmarkLookup has callers look up one user at a time.
-func BenchmarkLookup(b *testing.B) {
-	s := coalesce.New(instant{}, coalesce.Options{})
-	defer s.Close()
-	sideBySide(b, 64, func() error {
-		_, _, err := s.Describe(context.Background(), "chat", []string{"alice"})
-		return err
-	})
-}
 
 // sideBySide shares b.N calls among callers.
 func sideBySide(b *testing.B, callers int, call func() error) {
