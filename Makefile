@@ -8,7 +8,7 @@ LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
 
 check: generated lint race test
 
-# Writes docs/swagger.yaml, openapi.yaml and docs/errors.md from the annotations and error codes of api.
+# Writes docs/swagger.yaml and openapi.yaml from the annotations of api and the explanations in docs/errors.md.
 generate:
 	go run ./docs/generate
 

@@ -112,7 +112,7 @@ func arrows() map[string][]string {
 		"api/web":       {"docs"},
 		"docs":          {}, // the guides, embedded
 		"deploy":        {},
-		"docs/generate": {"api/problem"},
+		"docs/generate": {},
 		// The examples use lastseen as others do: over HTTP.
 		"examples/chat":          {"examples/internal/demo"},
 		"examples/webrtc":        {"examples/internal/demo"},

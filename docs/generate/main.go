@@ -1,12 +1,10 @@
-// Command generate writes the files that describe package api: docs/swagger.yaml from its annotations, in Swagger 2.0;
-// openapi.yaml from that and overlay.yaml; and docs/errors.md from its error codes. It also writes api/web/lastseen.js
-// from the folder of that name. Run it at the root with
-// `make generate`. With -check it writes nothing and fails if a file would change.
+// Command generate writes the files that describe package api: docs/swagger.yaml from its annotations, in Swagger 2.0,
+// and openapi.yaml from that, overlay.yaml and docs/errors.md. It also writes api/web/lastseen.js from the folder of
+// that name. Run it at the root with `make generate`. With -check it writes nothing and fails if a file would change.
 package main
 
 import (
 	"bytes"
-	_ "embed"
 	"flag"
 	"fmt"
 	"io"
@@ -15,15 +13,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"text/template"
 
 	"github.com/swaggo/swag"
-
-	"github.com/lastseen/lastseen/api/problem"
 )
-
-//go:embed errors.md.tmpl
-var errorTemplate string
 
 func main() {
 	check := flag.Bool("check", false, "write nothing; fail if a file is stale")
@@ -65,27 +57,25 @@ func documents(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	swagger, err := encode(annotated)
+	guide, err := readErrors(root)
 	if err != nil {
 		return nil, err
 	}
-	doc, err := openAPI(annotated)
+	swagger, err := encode(annotated, guide)
 	if err != nil {
 		return nil, err
 	}
-	openapi, err := encode(doc)
+	doc, err := openAPI(annotated, guide)
+	if err != nil {
+		return nil, err
+	}
+	openapi, err := encode(doc, guide)
 	if err != nil {
 		return nil, err
 	}
 	module, err := script(root)
-	if err != nil {
-		return nil, err
-	}
-	var guide bytes.Buffer
-	err = template.Must(template.New("errors").Parse(errorTemplate)).Execute(&guide, problem.Types())
 	return map[string][]byte{
-		"docs/swagger.yaml": swagger, "openapi.yaml": openapi, "docs/errors.md": guide.Bytes(),
-		"api/web/lastseen.js": module,
+		"docs/swagger.yaml": swagger, "openapi.yaml": openapi, "api/web/lastseen.js": module,
 	}, err
 }
 

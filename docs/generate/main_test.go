@@ -4,11 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/lastseen/lastseen/api/problem"
 )
 
 const root = "../.."
@@ -24,7 +27,7 @@ func TestFilesAreFresh(t *testing.T) {
 func TestStaleFilesAreFound(t *testing.T) {
 	files, err := documents(root)
 	require.NoError(t, err)
-	require.Len(t, files, 4)
+	require.Len(t, files, 3)
 	dir := t.TempDir()
 	require.ErrorIs(t, update(dir, files, true), os.ErrNotExist)
 	for name := range files {
@@ -37,6 +40,40 @@ func TestStaleFilesAreFound(t *testing.T) {
 		require.ErrorContains(t, update(dir, files, true), name+" is stale")
 		require.NoError(t, update(dir, files, false))
 	}
+}
+
+// TestErrorGuide checks the guide against package problem: it explains each code in sentences, each differently, and
+// says whether sending the same request again helps.
+func TestErrorGuide(t *testing.T) {
+	guide, err := readErrors(root)
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(root, "docs", "errors.md"))
+	require.NoError(t, err)
+	require.Len(t, guide, strings.Count(string(text), "\n## "), "a section has another form")
+	var types []problem.Type
+	seen := map[string]string{}
+	for _, e := range guide {
+		types = append(types, problem.Type{Code: problem.Code(e.code), Status: e.status, Title: e.title})
+		for _, text := range []string{e.title, e.meaning, e.remedy} {
+			require.Empty(t, seen[text], "%s says the same as %s", e.code, seen[text])
+			seen[text] = e.code
+		}
+		for _, text := range []string{e.meaning, e.remedy} {
+			require.Regexp(t, `^[A-Za-z].{20,}\.$`, text, "%s: sentences", e.code)
+		}
+		repeat := "No: the same request will fail again."
+		switch {
+		case e.status == 429:
+			repeat = "Yes, after the number of seconds in the header Retry-After."
+		case e.status == 503:
+			repeat = "Yes, after the number of seconds in the header Retry-After. " +
+				"Repeating a ping or a leave that was recorded is harmless."
+		case e.status >= 500:
+			repeat = "Not until an operator has fixed the cause."
+		}
+		require.Equal(t, repeat, e.repeat, e.code)
+	}
+	require.Equal(t, problem.Types(), types)
 }
 
 // TestDocumentIsValid checks the document by the rules of OpenAPI, its examples by their schemas, and

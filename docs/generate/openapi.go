@@ -13,8 +13,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi2conv"
 	"github.com/getkin/kin-openapi/openapi3"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/lastseen/lastseen/api/problem"
 )
 
 // object is a JSON object.
@@ -27,7 +25,7 @@ var overlayYAML []byte
 
 // openAPI converts a Swagger 2.0 document to OpenAPI 3.0 and adds the rules that hold for all operations, the overlay
 // and an example of each error.
-func openAPI(swagger object) (object, error) {
+func openAPI(swagger object, guide []guided) (object, error) {
 	var old openapi2.T
 	if err := remarshal(swagger, &old); err != nil {
 		return nil, err
@@ -60,7 +58,7 @@ func openAPI(swagger object) (object, error) {
 	if err := yaml.Unmarshal(overlayYAML, &changes); err != nil {
 		return nil, err
 	}
-	return patch(patch(doc, changes), errorExamples()).(object), nil
+	return patch(patch(doc, changes), errorExamples(guide)).(object), nil
 }
 
 // remarshal converts a value by way of JSON.
@@ -170,20 +168,20 @@ func patch(target, change any) any {
 }
 
 // errorExamples returns a patch that adds to the response of each status its schema and an example of each code.
-func errorExamples() object {
+func errorExamples(guide []guided) object {
 	examples, responses := map[string]object{}, object{}
-	for _, c := range problem.Types() {
-		name := responseOf(strconv.Itoa(c.Status))
+	for _, e := range guide {
+		name := responseOf(strconv.Itoa(e.status))
 		if examples[name] == nil {
 			examples[name] = object{}
 			responses[name] = object{"content": object{"application/problem+json": object{
 				"schema": object{"$ref": "#/components/schemas/Problem"}, "examples": examples[name],
 			}}}
 		}
-		examples[name][string(c.Code)] = object{
-			"summary": fmt.Sprint(c.Status, " ", c.Title), "description": c.Meaning + " " + c.Remedy, "value": object{
-				"type": "/docs/errors#" + string(c.Code), "title": c.Title, "status": c.Status, "code": c.Code,
-				"detail": c.Meaning, "request_id": "1wjm4ctkjpf5m",
+		examples[name][e.code] = object{
+			"summary": fmt.Sprint(e.status, " ", e.title), "description": e.meaning + " " + e.remedy, "value": object{
+				"type": "/docs/errors#" + e.code, "title": e.title, "status": e.status, "code": e.code,
+				"detail": e.meaning, "request_id": "1wjm4ctkjpf5m",
 			},
 		}
 	}

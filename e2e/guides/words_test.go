@@ -14,8 +14,8 @@ import (
 const maxWords = 1500
 
 // TestGuidesAreShort counts the words of each page in docs as `wc -w` does, without what is looked up and not read:
-// code blocks (fenced, or indented by four spaces after an empty line) and the rows of tables. docs/errors.md is
-// generated, and its entries are looked up in the same way, so it counts each of its sections as a page.
+// code blocks (fenced, or indented by four spaces after an empty line) and the rows of tables. The
+// entries of docs/errors.md are looked up in the same way, so it counts each of its sections as a page.
 func TestGuidesAreShort(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("../../docs/*.md")
