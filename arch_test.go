@@ -81,8 +81,8 @@ func arrows() map[string][]string {
 		},
 		"api/apitest": {
 			"", "store", "store/connections", "store/feed", "store/filestore", "store/jobs",
-			"store/storetest/redistest", "api", "api/apitest/kit", "api/auth", "api/limit", "api/live/transport",
-			"api/problem",
+			"store/storetest/redistest", "api", "api/apitest/kit", "api/auth", "api/guard", "api/limit",
+			"api/live/transport", "api/problem",
 		},
 		"api/apitest/kit": { // not api, whose own tests import it
 			"", "internal/testenv", "store", "store/filestore", "store/redisstore", "store/storetest",
@@ -92,7 +92,7 @@ func arrows() map[string][]string {
 		// of tests alone
 		"api/changestests": {}, "api/presencetests": {}, "api/servertests": {}, "api/sockettests": {},
 		"api/problem":        {},
-		"api/guard":          {"api/auth", "api/limit", "api/problem", "api/telemetry"},
+		"api/guard":          {"api/auth", "api/limit", "api/problem", "api/request", "api/telemetry"},
 		"api/request":        {"", "api/problem"},
 		"api/live/transport": {},
 		"api/live/audience":  {"", "store", "store/feed"},

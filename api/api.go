@@ -32,6 +32,7 @@ import (
 	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/live/subscription"
+	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
@@ -249,11 +250,11 @@ func (s *server) handler() http.Handler {
 	if s.Tracer != nil {
 		e.Pre(telemetry.Trace(s.Tracer))
 	}
-	e.Pre(s.begin, s.explainCORS)
+	e.Pre(s.begin, guard.ExplainCORS(s.Logger, s.origins, s.requestAttrs))
 	if len(s.CORSOrigins) > 0 {
-		e.Pre(cors(s.CORSOrigins))
+		e.Pre(guard.CORS(s.CORSOrigins))
 	}
-	e.Pre(checkPath)
+	e.Pre(guard.CheckPath)
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{
 		DisableErrorHandler: true,
 		LogErrorFunc: func(_ echo.Context, err error, stack []byte) error {
@@ -290,4 +291,25 @@ func (s *server) settings(namespace string) Settings {
 		settings = s.Settings
 	}
 	return settings
+}
+
+// Values of headers that are the same in many responses. Sharing them saves an allocation each. They must not be
+// modified.
+var (
+	noStore = []string{"no-store"}
+	noSniff = []string{"nosniff"}
+)
+
+// begin gives every request an ID, which the response repeats. While the server is draining, the response ends its connection; HTTP/2 has no such header, and package net/http sends
+// GOAWAY instead. It also measures the request. Separate middlewares would cost two allocations each.
+func (s *server) begin(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		header := c.Response().Header()
+		header.Set(echo.HeaderXRequestID, request.ID(c.Request()))
+		header[echo.HeaderXContentTypeOptions] = noSniff
+		if s.Draining() {
+			header.Set(echo.HeaderConnection, "close")
+		}
+		return s.Telemetry.Measure(c, next)
+	}
 }

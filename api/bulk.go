@@ -254,7 +254,7 @@ type lines struct {
 func (l *lines) extendDeadlines() {
 	deadline := time.Now().Add(lineTimeout)
 	_ = l.controller.SetReadDeadline(deadline)
-	_ = l.controller.SetWriteDeadline(deadline.Add(writeTimeout))
+	_ = l.controller.SetWriteDeadline(deadline.Add(request.WriteTimeout))
 }
 
 // keep takes memory for a line of the chunk.

@@ -3,7 +3,6 @@ package api
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"net/http"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,10 +16,8 @@ import (
 )
 
 const (
-	maxCallBody       = 32 << 10 // bytes: of two users, a device and app, with spaces and escapes
-	maxIdempotencyKey = 255      // bytes
-	idempotencyKey    = "Idempotency-Key"
-	ifPresent         = "present"
+	maxCallBody = 32 << 10 // bytes: of two users, a device and app, with spaces and escapes
+	ifPresent   = "present"
 )
 
 // The forms of bodies about a call. What takes memory are the names in the objects of app, which are checked for
@@ -163,21 +160,6 @@ func checkCallDevice(device string) error {
 		return problem.From(problem.InvalidDevice, err)
 	}
 	return nil
-}
-
-// readIdempotencyKey returns the idempotency key of a request; "" if it has none.
-func readIdempotencyKey(header http.Header) (string, error) {
-	values := header[idempotencyKey]
-	if len(values) == 0 {
-		return "", nil
-	}
-	key := values[0]
-	invalid := func(r rune) bool { return r < ' ' || r > '~' }
-	if len(values) > 1 || key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, invalid) {
-		return "", problem.Errorf(problem.InvalidCall,
-			"Invalid header %s: use 1 to %d printable ASCII characters, once.", idempotencyKey, maxIdempotencyKey)
-	}
-	return key, nil
 }
 
 // callResponse is a call as its parties and API keys see it, in responses and in frames.

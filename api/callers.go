@@ -177,9 +177,6 @@ func (s *server) storeFor(c echo.Context, namespace string) audience.Users {
 	return audience.UsersFor(s.Store, v, func() error { return s.limiter.Charge(c.Request(), caller, 1) })
 }
 
-// ageHeader is how old the data of a response may be that a replica gave, in seconds. Other responses do not have it.
-const ageHeader = "Lastseen-Age"
-
 // listReader is readerFor for lists and counts. Replicas answer only first pages: if a later one were behind the page
 // before it, users who did not move could be missing.
 func (s *server) listReader(c echo.Context, namespace string, q request.Query) audience.Users {
@@ -206,7 +203,7 @@ func (s *server) readerFor(c echo.Context, namespace string) audience.Users {
 	response := c.Response()
 	response.Before(func() {
 		if age, ok := reads.Age(); ok && response.Status < http.StatusBadRequest {
-			response.Header().Set(ageHeader, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
+			response.Header().Set(request.AgeHeader, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 		}
 	})
 	return s.counted(reads) // API keys see all users: see viewerOf

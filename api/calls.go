@@ -44,7 +44,7 @@ const MaxRedialWait = 5 * time.Minute
 func (s *server) startCall(c echo.Context, _ request.Query, namespace string) error {
 	finish := func() {}
 	request.AfterResponse(c, func() { finish() }) // whatever comes of it, so that all responses are sent alike
-	key, err := readIdempotencyKey(c.Request().Header)
+	key, err := request.ReadIdempotencyKey(c.Request().Header)
 	if err != nil {
 		return err
 	}

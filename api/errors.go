@@ -49,7 +49,7 @@ func (s *server) handleError(err error, c echo.Context) {
 	if err := request.WriteJSON(c, body.Status, body); err != nil {
 		s.Logger.Debug("response not sent", "request_id", body.RequestID, "error", err)
 	}
-	drainBody(c)
+	request.Drain(c)
 }
 
 // retryAfter returns the value of Retry-After of a 503: 1 to 5 seconds at random, so that clients that failed together

@@ -7,10 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
-	"net/http"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -108,66 +105,4 @@ func (s *server) logFailed(e *problem.Error, err error, needs telemetry.Reach, a
 	default:
 		s.Defects.Log(slog.LevelError, string(e.Code), "request failed", attrs...)
 	}
-}
-
-// explainCORS logs why a browser refuses a call of a page: these refusals have no status. It looks at the response, as
-// the browser does. The level is debug, but info for the first refusal of an origin in an hour.
-func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		err := next(c)
-		r := c.Request()
-		if r.Header.Get(echo.HeaderOrigin) == "" || !s.Logger.Enabled(r.Context(), slog.LevelInfo) {
-			return err
-		}
-		reason := corsRefusal(r, c.Response().Header())
-		if reason == "" {
-			return err
-		}
-		message := "response withheld from page"
-		if isPreflight(r) {
-			message = "preflight refused"
-		}
-		origin := telemetry.Quotable(r.Header.Get(echo.HeaderOrigin))
-		attrs := append(s.requestAttrs(c), slog.String("origin", origin),
-			slog.String("reason", telemetry.Quotable(reason)))
-		if reason == unlistedOrigin {
-			s.origins.Log(slog.LevelInfo, origin, message, attrs...)
-		} else {
-			s.Logger.LogAttrs(r.Context(), slog.LevelDebug, message, attrs...)
-		}
-		return err
-	}
-}
-
-const unlistedOrigin = "the origin is not one of cors-origins"
-
-// corsRefusal returns why a browser withholds a response from the page that sent the request; "" if it does not.
-func corsRefusal(r *http.Request, response http.Header) string {
-	_, host, _ := strings.Cut(r.Header.Get(echo.HeaderOrigin), "://")
-	method := r.Header.Get(echo.HeaderAccessControlRequestMethod)
-	switch {
-	case response.Get(echo.HeaderAccessControlAllowOrigin) == "":
-		if !isPreflight(r) && host == r.Host {
-			return "" // a page of this server; browsers send no preflight requests for these
-		}
-		return unlistedOrigin
-	case !isPreflight(r):
-		return ""
-	case !listed(response.Get(echo.HeaderAccessControlAllowMethods), method):
-		return "the method is not allowed for pages: " + method
-	}
-	for header := range strings.SplitSeq(r.Header.Get(echo.HeaderAccessControlRequestHeaders), ",") {
-		header = strings.TrimSpace(header)
-		if header != "" && !listed(response.Get(echo.HeaderAccessControlAllowHeaders), header) {
-			return "the header is not allowed for pages: " + header
-		}
-	}
-	return ""
-}
-
-// listed reports whether a comma-separated list in a header has an item.
-func listed(list, item string) bool {
-	return slices.ContainsFunc(strings.Split(list, ","), func(listed string) bool {
-		return strings.EqualFold(strings.TrimSpace(listed), item)
-	})
 }

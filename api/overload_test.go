@@ -190,7 +190,7 @@ func TestStretchedInterval(t *testing.T) {
 			request := httptest.NewRequest("POST", "http://localhost/v1/namespaces/chat/users/a/ping", nil)
 			request.Header.Set("Prefer", "return=minimal")
 			l.api.ServeHTTP(w, request)
-			minimal, err := strconv.Atoi(w.Header().Get(pingAfterHeader))
+			minimal, err := strconv.Atoi(w.Header().Get("Lastseen-Ping-After-Ms"))
 			require.NoError(l, err)
 			require.InDelta(l, want, minimal, 200, "at load %v", load)
 			response := l.send("POST /chat/users/a/ping", "").Body.String()

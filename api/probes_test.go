@@ -262,7 +262,7 @@ func TestServerLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log kit.Log
 		logger := slog.New(slog.NewTextHandler(&log, nil))
-		server := NewServer(http.NotFoundHandler(), logger)
+		server := guard.NewServer(http.NotFoundHandler(), logger)
 		require.ErrorIs(t, server.Serve(guard.LimitConnections(server,
 			&outOfFiles{&kit.PipeListener{Closed: make(chan struct{})}, 30}, 10, logger, nil)), net.ErrClosed)
 		require.Equal(t, 1, bytes.Count([]byte(log.String()),

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -84,9 +82,6 @@ func (s *server) checkLater(ctx context.Context, namespace string, b *batch) err
 	return nil
 }
 
-// pingAfterHeader is the header of a response without a body that says when to ping next, in milliseconds.
-const pingAfterHeader = "Lastseen-Ping-After-Ms"
-
 // recordOne records an event of a user, and returns the resulting presence. The function read reads the body.
 func (s *server) recordOne(
 	c echo.Context, namespace, user string, e telemetry.Event, read func(echo.Context) (eventBody, error),
@@ -116,8 +111,8 @@ func (s *server) recordOne(
 	if e == telemetry.Ping {
 		pingAfter = s.pingAfter(settings)
 	}
-	if prefersMinimal(c.Request()) || callerOf(c).IsBlind(namespace) {
-		return respondMinimal(c, pingAfter)
+	if request.PrefersMinimal(c.Request()) || callerOf(c).IsBlind(namespace) {
+		return request.RespondMinimal(c, pingAfter)
 	}
 	v := view{now, settings.Thresholds, now}
 	return request.Respond(c, userResponse{v.presence(user, states[0], nil), v.evaluated(), pingAfter})
@@ -143,28 +138,4 @@ func (s Settings) maxFactor() float64 {
 		return 1
 	}
 	return float64(s.stretched(1)) / float64(s.PingInterval)
-}
-
-// prefersMinimal reports whether the client prefers a response without a body: see RFC 7240.
-func prefersMinimal(r *http.Request) bool {
-	for _, header := range r.Header.Values("Prefer") {
-		for preference := range strings.SplitSeq(header, ",") {
-			preference, _, _ = strings.Cut(preference, ";")
-			name, value, _ := strings.Cut(strings.ReplaceAll(preference, " ", ""), "=")
-			if strings.EqualFold(name, "return") && strings.Trim(value, `"`) == "minimal" {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// respondMinimal sends a response without a body.
-func respondMinimal(c echo.Context, pingAfter int64) error {
-	header := c.Response().Header()
-	header["Preference-Applied"] = minimalDone
-	if pingAfter > 0 {
-		header.Set(pingAfterHeader, strconv.FormatInt(pingAfter, 10))
-	}
-	return c.NoContent(http.StatusNoContent)
 }

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -133,17 +131,6 @@ func TestPublishedDetails(t *testing.T) {
 	shown.Availability, shown.AvailabilityUntil = "", 0
 	require.Equal(t, &shown, of(kit.Now-10).userDetails)
 	require.Nil(t, of(kit.Now+60_000).userDetails)
-}
-
-// FuzzHeaders checks that no entry of a list hides the entries after it, and reads any request ID.
-func FuzzHeaders(f *testing.F) {
-	for _, seed := range []string{"return=minimal", "a,;=\"", `text/plain; a="b`} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, value string) {
-		require.True(t, prefersMinimal(&http.Request{Header: http.Header{"Prefer": {value + ",return=minimal"}}}))
-		require.Equal(t, validRequestID(value), validRequestID(strings.Clone(value)))
-	})
 }
 
 // usualSettings are those of most tests.

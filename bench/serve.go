@@ -17,6 +17,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
@@ -60,7 +61,7 @@ func serve(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	server := api.NewServer(handler, logger)
+	server := guard.NewServer(handler, logger)
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err = server.Serve(listener); errors.Is(err, http.ErrServerClosed) {
 		err = nil

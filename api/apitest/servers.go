@@ -11,6 +11,7 @@ import (
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -35,7 +36,7 @@ func NewLimitedServer(t *testing.T) *Server {
 	w := NewServer(t, kit.FileStore(t))
 	server := httptest.NewUnstartedServer(nil)
 	handler := api.New(api.Config{Store: w.Store, Settings: Settings()})
-	server.Config = api.NewServer(handler, slog.New(slog.DiscardHandler))
+	server.Config = guard.NewServer(handler, slog.New(slog.DiscardHandler))
 	server.Start()
 	t.Cleanup(server.Close)
 	w.URL = server.URL

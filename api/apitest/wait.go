@@ -20,6 +20,7 @@ import (
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/jobs"
 )
@@ -65,7 +66,7 @@ func (w *BubbleServer) serve() {
 	handler := http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		(*w.Handler.Load()).ServeHTTP(response, request)
 	})
-	kit.ServeOver(w.t, w.conns, api.NewServer(handler, w.Config.Logger))
+	kit.ServeOver(w.t, w.conns, guard.NewServer(handler, w.Config.Logger))
 }
 
 // Another returns another server on the same store, which keeps connections.

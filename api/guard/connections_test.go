@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/apitest"
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/guard"
@@ -32,7 +31,7 @@ func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler)
 	log, metrics = &kit.Log{}, prometheus.NewRegistry()
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	server = httptest.NewUnstartedServer(nil)
-	server.Config = api.NewServer(handler, logger)
+	server.Config = guard.NewServer(handler, logger)
 	server.Listener = guard.LimitConnections(server.Config, server.Listener, most, logger, metrics)
 	if encrypted {
 		server.EnableHTTP2 = true

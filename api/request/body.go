@@ -14,10 +14,13 @@ import (
 	"github.com/lastseen/lastseen/api/problem"
 )
 
-// Timeout is the time for a whole request to arrive.
-const Timeout = 30 * time.Second
-
 const (
+	Timeout      = 30 * time.Second // for a whole request to arrive
+	WriteTimeout = 30 * time.Second // for its response to be written, after that
+
+	maxDrain     = 64 << 20        // bytes of a body that are read after an error
+	drainTimeout = 5 * time.Second // for these
+
 	freeBody    = 1 << 10 // bytes of each body; not counted, since its connection takes more
 	minBodyRate = 1 << 10 // bytes a second, after the first bytes of a body
 	rateWindow  = 10 * time.Second
@@ -174,4 +177,18 @@ func (p *pace) end() {
 	if !p.last.IsZero() {
 		_ = p.controller.SetReadDeadline(time.Now().Add(Timeout))
 	}
+}
+
+// Drain sends the response now, and reads and discards the rest of the body, within limits. Otherwise the
+// connection would be closed while the client still sends, and the client would lose the response.
+func Drain(c echo.Context) {
+	if c.Request().ContentLength == 0 {
+		return
+	}
+	controller := http.NewResponseController(c.Response().Writer)
+	_ = controller.SetReadDeadline(time.Now().Add(drainTimeout)) // without one there is still the byte limit
+	if controller.Flush() != nil {                               // it reads a small body before it sends the response
+		return
+	}
+	_, _ = io.CopyN(io.Discard, c.Request().Body, maxDrain) // the response is sent even if this fails
 }

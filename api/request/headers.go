@@ -2,7 +2,9 @@ package request
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"mime"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -16,6 +18,60 @@ const (
 	JSON   = "application/json"
 	NDJSON = "application/x-ndjson"
 )
+
+// Names of headers of this API.
+const (
+	IdempotencyKey = "Idempotency-Key"
+	// PingAfterHeader says when to ping next, in milliseconds, in a response without a body.
+	PingAfterHeader = "Lastseen-Ping-After-Ms"
+	// AgeHeader says how old the data of a response may be that a replica gave, in seconds. Others do not have it.
+	AgeHeader = "Lastseen-Age"
+)
+
+// Maximum lengths of headers in bytes.
+const (
+	maxID             = 128
+	maxIdempotencyKey = 255
+)
+
+// ID returns the ID of a request: that of the client if it is valid, or a random one.
+func ID(r *http.Request) string {
+	id := r.Header.Get(echo.HeaderXRequestID)
+	invalid := func(r rune) bool { return r <= ' ' || r > '~' }
+	if id == "" || len(id) > maxID || strings.ContainsFunc(id, invalid) {
+		return strconv.FormatUint(rand.Uint64(), 36)
+	}
+	return id
+}
+
+// ReadIdempotencyKey returns the idempotency key of a request; "" if it has none.
+func ReadIdempotencyKey(header http.Header) (string, error) {
+	values := header[IdempotencyKey]
+	if len(values) == 0 {
+		return "", nil
+	}
+	key := values[0]
+	invalid := func(r rune) bool { return r < ' ' || r > '~' }
+	if len(values) > 1 || key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, invalid) {
+		return "", problem.Errorf(problem.InvalidCall,
+			"Invalid header %s: use 1 to %d printable ASCII characters, once.", IdempotencyKey, maxIdempotencyKey)
+	}
+	return key, nil
+}
+
+// PrefersMinimal reports whether the client prefers a response without a body: see RFC 7240.
+func PrefersMinimal(r *http.Request) bool {
+	for _, header := range r.Header.Values("Prefer") {
+		for preference := range strings.SplitSeq(header, ",") {
+			preference, _, _ = strings.Cut(preference, ";")
+			name, value, _ := strings.Cut(strings.ReplaceAll(preference, " ", ""), "=")
+			if strings.EqualFold(name, "return") && strings.Trim(value, `"`) == "minimal" {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // MediaType returns the type of the body: [JSON] or [NDJSON]. The types that curl and browsers send by default
 // count as JSON.

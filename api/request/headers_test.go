@@ -17,13 +17,14 @@ import (
 func FuzzHeaders(f *testing.F) {
 	for _, seed := range []string{
 		"return=minimal", `W/"abc", *`, "gzip;q=0.5, br", "application/json; charset=utf-8",
-		`text/plain; a="b`, "gzip;q=inf", ",;=\"",
+		`text/plain; a="b`, "gzip;q=inf", ",;=\"", "a,;=\"",
 	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		require.True(t, TagMatches([]string{value + `, W/"tag"`}, `"tag"`))
 		require.True(t, TagMatches([]string{value, `"tag"`}, `"tag"`))
+		require.True(t, PrefersMinimal(&http.Request{Header: http.Header{"Prefer": {value + ",return=minimal"}}}))
 		if !strings.Contains(strings.ToLower(value), "gzip") {
 			require.True(t, AcceptsGzip([]string{value, "gzip"}))
 			require.False(t, !strings.Contains(value, "*") && AcceptsGzip([]string{value}))

@@ -21,10 +21,21 @@ var (
 	typeJSON    = []string{JSON}
 	typeProblem = []string{"application/problem+json"}
 	gzipped     = []string{"gzip"}
+	minimalDone = []string{"return=minimal"}
 )
 
 // Respond sends JSON with status 200.
 func Respond(c echo.Context, body any) error { return WriteJSON(c, http.StatusOK, body) }
+
+// RespondMinimal sends a response without a body, as the client prefers. It says when to ping next, unless that is 0.
+func RespondMinimal(c echo.Context, pingAfter int64) error {
+	header := c.Response().Header()
+	header["Preference-Applied"] = minimalDone
+	if pingAfter > 0 {
+		header.Set(PingAfterHeader, strconv.FormatInt(pingAfter, 10))
+	}
+	return c.NoContent(http.StatusNoContent)
+}
 
 // buffers are reused to encode responses.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}

@@ -23,13 +23,14 @@ import (
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/apitest"
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 )
 
 func TestServerLimits(t *testing.T) {
 	t.Parallel()
 	w := apitest.NewLimitedServer(t)
-	server := api.NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	server := guard.NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	for _, limit := range []time.Duration{
 		server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout,
 		server.IdleTimeout,
@@ -168,7 +169,7 @@ func FuzzConnection(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	server := api.NewServer(apitest.FuzzHandler(f), slog.New(slog.DiscardHandler))
+	server := guard.NewServer(apitest.FuzzHandler(f), slog.New(slog.DiscardHandler))
 	p := &kit.PipeListener{Conns: make(chan net.Conn), Closed: make(chan struct{})}
 	go server.Serve(p)
 	f.Cleanup(func() { _ = server.Close() })
@@ -269,7 +270,7 @@ func withFakeClock(
 			synctest.Wait()
 			require.Empty(t, log.String(), "who is slow is no matter for the log")
 		})
-		kit.ServeOver(t, conns, api.NewServer(api.New(api.Config{
+		kit.ServeOver(t, conns, guard.NewServer(api.New(api.Config{
 			Store: kit.HookedFileStore(t, before), Logger: logger, Settings: apitest.Settings(),
 		}), logger))
 		test(t, func() net.Conn {

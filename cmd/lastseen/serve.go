@@ -175,7 +175,7 @@ func serve(
 	hangups <-chan os.Signal,
 ) error {
 	c, logger := running.config(), running.logger
-	server := api.NewServer(running, logger)
+	server := guard.NewServer(running, logger)
 	most := maxConnections(c.MaxConnections, descriptors())
 	if c.MaxWebsockets > most { // the process cannot open as many files
 		logger.Warn("max-websockets is more than the number of connections: raise the limit of open files",

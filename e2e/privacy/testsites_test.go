@@ -16,6 +16,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/internal/testserver"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
@@ -140,7 +141,7 @@ func serveSite(
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	server := api.NewServer(handler, logger)
+	server := guard.NewServer(handler, logger)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(&timedListener{listener, sent}) }()
 	t.Cleanup(func() {
