@@ -130,10 +130,9 @@ type Shared struct {
 	audience   *audience.Shared
 	buckets    *limit.Buckets
 	redials    *limit.Redials
-	outages    *telemetry.Outages
 	origins    *telemetry.Throttle // of log lines about refused origins
 	load       *guard.Load
-	pseudonyms pseudonyms
+	pseudonyms guard.Pseudonyms
 	probes     singleflight.Group // of readyz
 	pages      web.Pages
 }
@@ -146,15 +145,15 @@ func NewShared(c Config) *Shared {
 	load := guard.NewLoad(c.Logger, c.Now, telemetry.SettleTime)
 	s := &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), redials: limit.NewRedials(), load: load,
-		outages: telemetry.NewOutages(c.Logger, c.Now), origins: telemetry.NewHourly(c.Logger),
-		pseudonyms: pseudonyms(crand.Text()), audience: audience.NewShared(),
+		origins:    telemetry.NewHourly(c.Logger),
+		pseudonyms: guard.Pseudonyms(crand.Text()), audience: audience.NewShared(),
 		pages: web.New(lastseen.OpenAPI(c.Version.Version), lastseen.AsyncAPI(c.Version.Version),
 			lastseen.FrameSchemas()),
 	}
 	s.Hub = session.New(session.Options{
 		Telemetry:     telemetry.New(c.Metrics, measured((&server{}).routes())),
 		Subscriptions: subscription.NewShared(c.Now), Bodies: bodies,
-		Defects: telemetry.NewThrottle(c.Logger, maxDefects), Now: c.Now, Show: shown(),
+		Failures: telemetry.NewFailures(c.Logger, c.Now), Now: c.Now, Show: shown(),
 		Authenticate: func(ctx context.Context, credentials []string) (*auth.Caller, error) {
 			return s.authenticator.Load().Authenticate(ctx, credentials)
 		},
@@ -190,10 +189,9 @@ type Limits = limit.Limits
 type server struct {
 	*Shared
 	Config
-	limiter   guard.Limiter
+	gate      guard.Gate
 	uncounted store.Store         // Store, but its calls do not count as load
 	replicas  store.ReplicaReader // nil without replicas
-	sources   guard.Sources
 	live      *session.Server
 }
 
@@ -225,11 +223,18 @@ func New(c Config) http.Handler {
 	replicas, _ := store.As[store.ReplicaReader](c.Store)
 	s := &server{
 		Shared: c.Shared, Config: c, replicas: replicas, uncounted: c.Store,
-		sources: guard.Sources{Hosts: c.AllowedHosts, Origins: c.CORSOrigins},
-		limiter: guard.Limiter{
-			Buckets: c.Shared.buckets, Limits: c.Limits, Proxies: guard.NewProxies(c.TrustedProxies), Random: c.Random,
-			Exceeded: c.Shared.Telemetry.RateLimited,
+		gate: guard.Gate{
+			Authenticator: c.Shared.authenticator.Load,
+			Sources:       guard.Sources{Hosts: c.AllowedHosts, Origins: c.CORSOrigins},
+			Limiter: guard.Limiter{
+				Buckets: c.Shared.buckets, Limits: c.Limits, Proxies: guard.NewProxies(c.TrustedProxies),
+				Random: c.Random, Exceeded: c.Shared.Telemetry.RateLimited, Pseudonyms: c.Shared.pseudonyms,
+			},
 		},
+	}
+	s.gate.ShowsKinds = func(namespace string) bool { return s.settings(namespace).ShowKinds }
+	if c.RefuseUnknown {
+		s.gate.CheckServed = s.checkServed
 	}
 	s.Store = s.counted(c.Store)
 	interval := func(namespace string) time.Duration { return s.settings(namespace).PingInterval }
@@ -245,7 +250,7 @@ func (s *server) handler() http.Handler {
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
 	if s.AccessLog {
-		e.Pre(s.accessLog) // first, so that it sees each response as it was sent
+		e.Pre(telemetry.AccessLog(s.Logger, s.Now, s.requestAttrs)) // first, so that it sees each response as it was sent
 	}
 	if s.Tracer != nil {
 		e.Pre(telemetry.Trace(s.Tracer))

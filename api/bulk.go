@@ -178,7 +178,7 @@ func (s *server) recordLines(c echo.Context, e telemetry.Event, namespace string
 		readErr := s.readChunk(c, e, namespace, &l, &chunk)
 		if chunk.size() > 0 {
 			err := s.authorizeAgain(c, func(caller *auth.Caller) error {
-				return checkPermission(c, guard.PingBulk, caller)
+				return guard.PingBulk.CheckRequest(c, caller)
 			})
 			if err == nil {
 				_, err = s.record(c.Request().Context(), e, namespace, &chunk)

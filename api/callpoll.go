@@ -31,7 +31,7 @@ func (s *server) getCall(c echo.Context, _ request.Query) error {
 		return err
 	}
 	var users []string
-	if caller := callerOf(c); caller != nil && caller.Kind == auth.ByToken {
+	if caller := guard.CallerOf(c); caller != nil && caller.Kind == auth.ByToken {
 		users = []string{caller.Name}
 	}
 	calls, err := s.Store.ReadCalls(c.Request().Context(), namespace, []string{id}, users)
@@ -172,7 +172,7 @@ func (p *callsPoll) next() (calls []lastseen.Call, position callPosition, err er
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
 	defer p.FollowCalls(of, p.wake)()
 	p.permitted = func(caller *auth.Caller) error {
-		err := checkPermission(p.c, guard.ReadCall, caller)
+		err := guard.ReadCall.CheckRequest(p.c, caller)
 		if err == nil {
 			_, err = partyOf(caller, auth.Read, "user", p.user)
 		}

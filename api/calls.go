@@ -52,7 +52,7 @@ func (s *server) startCall(c echo.Context, _ request.Query, namespace string) er
 	if err := s.readBody(c, newCallForm, &sent); err != nil {
 		return err
 	}
-	asked, err := sent.newCall(callerOf(c), key)
+	asked, err := sent.newCall(guard.CallerOf(c), key)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *server) startCall(c echo.Context, _ request.Query, namespace string) er
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "calls/"+step.Call.ID) // relative: a proxy may serve us below a path
-	return request.WriteJSON(c, http.StatusCreated, showCallTo(callerOf(c), namespace, step.Call))
+	return request.WriteJSON(c, http.StatusCreated, showCallTo(guard.CallerOf(c), namespace, step.Call))
 }
 
 // checkCallee notes in a new call whether the callee is invisible, and whether the caller of the request cannot call
@@ -77,7 +77,7 @@ func (s *server) startCall(c echo.Context, _ request.Query, namespace string) er
 // the store, which knows whether the request was possible before and is repeated. The calls to the store depend only on
 // what was asked and on whether the caller sees the callee.
 func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *store.NewCall) error {
-	ctx, caller := c.Request().Context(), callerOf(c)
+	ctx, caller := c.Request().Context(), guard.CallerOf(c)
 	if present && !caller.Can(auth.Read, namespace) {
 		return guard.ErrForbidden(auth.Read, "if also needs the scope read in this namespace.")
 	}
@@ -181,12 +181,12 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 	if err := s.readBody(c, actionForm, body); err != nil {
 		return err
 	}
-	if sent, ok := body.(*callEndBody); ok && callerOf(c).IsAnonymous() {
-		if err := s.authorizeToken(c, guard.EndCall, sent.Token); err != nil {
+	if sent, ok := body.(*callEndBody); ok && guard.CallerOf(c).IsAnonymous() {
+		if err := s.gate.AuthorizeToken(c, guard.EndCall, sent.Token); err != nil {
 			return err
 		}
 	}
-	act, err := body.act(callerOf(c), id, action)
+	act, err := body.act(guard.CallerOf(c), id, action)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 	if err != nil {
 		return err
 	}
-	shown := showCallTo(callerOf(c), namespace, step.Call)
+	shown := showCallTo(guard.CallerOf(c), namespace, step.Call)
 	if step.Outcome == lastseen.Refused {
 		return errCallRefused(action, shown)
 	}
@@ -303,5 +303,5 @@ func (s *server) chargeApp(namespace string, a store.CallAct) error {
 	if a.App == "" {
 		return nil
 	}
-	return s.limiter.ChargeWithin(limit.ByCall(namespace, a.ID, a.User), limit.Limits{Caller: appChanges}, 1)
+	return s.gate.Limiter.ChargeWithin(limit.ByCall(namespace, a.ID, a.User), limit.Limits{Caller: appChanges}, 1)
 }

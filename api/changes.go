@@ -158,7 +158,7 @@ func (s *server) serveChanges(
 	events := request.Prefers(c.Request().Header[echo.HeaderAccept], transport.MediaType, request.JSON)
 	asked, err := readChangesQuery(c, q, namespace, maxUsers, events)
 	if err == nil {
-		err = checkContactsOf(namespace, asked.Owner, callerOf(c))
+		err = checkContactsOf(namespace, asked.Owner, guard.CallerOf(c))
 	}
 	if err != nil {
 		return err
@@ -250,13 +250,13 @@ type watch struct {
 func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 	w := &watch{openRequest: newOpenRequest(s, c, asked.namespace)}
 	w.permitted = func(caller *auth.Caller) error { // if the visibility has changed, the client has to begin again
-		return cmp.Or(checkPermission(c, guard.Read, caller), checkContactsOf(w.namespace, asked.Owner, caller),
+		return cmp.Or(guard.Read.CheckRequest(c, caller), checkContactsOf(w.namespace, asked.Owner, caller),
 			w.newest.Load().live.CheckVisibility(w.namespace, s.isRestricted(w.namespace)))
 	}
 	w.Subscription = subscription.New(subscription.Options{
 		Ledger: subscription.Ledger{
 			Shared: s.Subscriptions, Namespace: w.namespace,
-			Payer: func() (limit.Key, bool) { return w.limiter.Key(c.Request(), w.caller) },
+			Payer: func() (limit.Key, bool) { return w.gate.Limiter.Key(c.Request(), w.caller) },
 		},
 		Server: func() *subscription.Server { return s.newest.Load().live.Server },
 		Caller: func() *auth.Caller { return w.caller },

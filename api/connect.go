@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
-	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -39,12 +37,12 @@ type WebSocketLimits = session.Limits
 // @Router /v1/namespaces/{namespace}/connect [get]
 func (s *server) connect(c echo.Context, _ request.Query, namespace string) error {
 	r, response := c.Request(), c.Response()
-	if err := cmp.Or(checkUpgrade(r), s.sources.CheckSocket(r)); err != nil {
+	if err := cmp.Or(checkUpgrade(r), s.gate.Sources.CheckSocket(r)); err != nil {
 		return err
 	}
 	taken, err := s.Open(response, r, session.Opening{
 		Namespace: namespace, RequestID: response.Header().Get(echo.HeaderXRequestID),
-		Address: s.limiter.Proxies.Client(r), Limited: !s.limiter.Proxies.IsLocal(r),
+		Address: s.gate.Limiter.Proxies.Client(r), Limited: !s.gate.Limiter.Proxies.IsLocal(r),
 	})
 	if taken {
 		response.Status, response.Committed = http.StatusSwitchingProtocols, true // package echo must not respond
@@ -76,17 +74,13 @@ func (s *server) sessions() *session.Server {
 	return &session.Server{
 		Server: &subscription.Server{
 			Options: audience.Options{Store: s.Store, Feeds: s.Feeds, Shared: s.audience},
-			Viewer:  s.viewerOf, Restricted: s.isRestricted, Limiter: &s.limiter, Load: s.load, Random: s.Random,
+			Viewer:  s.viewerOf, Restricted: s.isRestricted, Limiter: &s.gate.Limiter, Load: s.load, Random: s.Random,
 			Now: s.Now, Lag: s.Telemetry.ObserveLag,
 		},
 		Limits: limits, Connections: s.Connections, Calls: s.Calls, Logger: s.Logger,
 		Thresholds:   func(namespace string) lastseen.Thresholds { return s.settings(namespace).Thresholds },
 		PingInterval: func(namespace string) time.Duration { return s.settings(namespace).PingInterval },
-		CheckServed:  s.checkServed, Count: s.countNow, RetryAfter: s.retryAfter, NameOf: s.nameOf,
-		Refused: s.logRefused,
-		Failed: func(e *problem.Error, err error, about []slog.Attr) {
-			s.logFailed(e, err, telemetry.NoStore, about)
-		},
+		CheckServed:  s.checkServed, Count: s.countNow, RetryAfter: s.retryAfter,
 	}
 }
 

@@ -119,7 +119,7 @@ const contactsPerRequest = 500
 // saveContacts changes the contacts of a user by a request that names some, and responds.
 func (s *server) saveContacts(c echo.Context, named int, save func(context.Context) error) error {
 	if named > contactsPerRequest { // the request was charged as one
-		if err := s.limiter.Charge(c.Request(), callerOf(c), (named-1)/contactsPerRequest); err != nil {
+		if err := s.gate.Charge(c, (named-1)/contactsPerRequest); err != nil {
 			return err
 		}
 	}
@@ -219,7 +219,7 @@ func (s *server) readContactsPage(
 	users = []presence{}
 	for read := 0; read <= store.MaxContacts; {
 		if read > 0 {
-			if err := s.limiter.Charge(c.Request(), callerOf(c), 1); err != nil {
+			if err := s.gate.Charge(c, 1); err != nil {
 				return nil, "", err
 			}
 		}

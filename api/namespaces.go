@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
@@ -65,7 +66,7 @@ func (s *server) listNamespaces(c echo.Context, q request.Query) error {
 	}
 	for _, info := range infos {
 		entry := namespaceEntry{Namespace: info.Name}
-		if !s.viewerOf(callerOf(c), info.Name).Restricted {
+		if !s.viewerOf(guard.CallerOf(c), info.Name).Restricted {
 			entry.LastPing = request.Timestamp(info.Newest)
 		}
 		response.Namespaces = append(response.Namespaces, entry)
@@ -76,7 +77,7 @@ func (s *server) listNamespaces(c echo.Context, q request.Query) error {
 // readable returns up to max of the namespaces after a name that the caller can read. It seeks past the others,
 // possibly a hundred thousand.
 func (s *server) readable(c echo.Context, after string, max int) (found []store.NamespaceInfo, err error) {
-	caller := callerOf(c)
+	caller := guard.CallerOf(c)
 	for after, more := caller.SeekReadable(after); more && len(found) < max; {
 		infos, err := s.Store.Namespaces(c.Request().Context(), after, max-len(found))
 		if err != nil {

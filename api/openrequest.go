@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/live/transport"
 	"github.com/lastseen/lastseen/api/telemetry"
 )
@@ -31,7 +32,7 @@ type openRequest struct {
 
 // newOpenRequest returns a request of a caller who was authorized. Call open before await.
 func newOpenRequest(s *server, c echo.Context, namespace string) openRequest {
-	return openRequest{server: s, c: c, namespace: namespace, caller: callerOf(c), woken: make(chan struct{}, 1)}
+	return openRequest{server: s, c: c, namespace: namespace, caller: guard.CallerOf(c), woken: make(chan struct{}, 1)}
 }
 
 // wake has await look again. It returns at once.

@@ -108,8 +108,8 @@ func (s *server) readLeave(c echo.Context) (eventBody, error) {
 		return eventBody{}, err
 	}
 	event := eventBody{At: body.At, Device: body.Device, After: body.After}
-	if callerOf(c).IsAnonymous() {
-		return event, s.authorizeToken(c, guard.LeaveSelf, body.Token)
+	if guard.CallerOf(c).IsAnonymous() {
+		return event, s.gate.AuthorizeToken(c, guard.LeaveSelf, body.Token)
 	}
 	return event, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
@@ -173,7 +174,7 @@ func cached(c echo.Context, tag string, age int64) bool {
 	header := c.Response().Header()
 	header.Set("ETag", "W/"+tag)
 	policy := "max-age=" + strconv.FormatInt(age/1000, 10)
-	if caller := callerOf(c); caller != nil {
+	if caller := guard.CallerOf(c); caller != nil {
 		header.Add(echo.HeaderVary, echo.HeaderAuthorization)
 		if !caller.IsAnonymous() {
 			policy = "private, " + policy

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/store"
@@ -111,7 +112,7 @@ func (s *server) recordOne(
 	if e == telemetry.Ping {
 		pingAfter = s.pingAfter(settings)
 	}
-	if request.PrefersMinimal(c.Request()) || callerOf(c).IsBlind(namespace) {
+	if request.PrefersMinimal(c.Request()) || guard.CallerOf(c).IsBlind(namespace) {
 		return request.RespondMinimal(c, pingAfter)
 	}
 	v := view{now, settings.Thresholds, now}

@@ -142,7 +142,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 		c.Response().Header()[echo.HeaderCacheControl] = noStore
 		var q request.Query
 		if r.Permission != guard.Public {
-			err := s.authorize(c, r.Permission)
+			err := s.gate.Authorize(c, r.Permission)
 			if err != nil {
 				return err
 			}
@@ -161,7 +161,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 		if err := r.handle(c, q); err != nil {
 			return err
 		}
-		s.outages.Succeeded(reach)
+		s.Failures.Outages.Succeeded(reach)
 		return nil
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
@@ -269,7 +270,7 @@ func (s *server) getDevices(c echo.Context, _ request.Query, namespace, user str
 	}
 	slices.Sort(response.Kinds)
 	response.Kinds = slices.Compact(response.Kinds)
-	if callerOf(c).CanSeeDevices(namespace, user) {
+	if guard.CallerOf(c).CanSeeDevices(namespace, user) {
 		response.deviceDetails = detailsOf(stored, live, now)
 	}
 	return request.Respond(c, response)

@@ -12,11 +12,12 @@ import (
 
 // Limiter charges requests to their callers.
 type Limiter struct {
-	Buckets  *limit.Buckets
-	Limits   limit.Limits // of a caller; the zero value is for none
-	Proxies  Proxies
-	Random   func() float64     // in [0, 1), for jitter
-	Exceeded func(limit.Policy) // is called for each refusal
+	Buckets    *limit.Buckets
+	Limits     limit.Limits // of a caller; the zero value is for none
+	Proxies    Proxies
+	Random     func() float64     // in [0, 1), for jitter
+	Exceeded   func(limit.Policy) // is called for each refusal
+	Pseudonyms Pseudonyms         // of users, for the log
 }
 
 // Charge charges n requests to the limit of the caller who sent a request, and returns an error if that is exceeded.

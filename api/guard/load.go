@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"errors"
 	"log/slog"
 	"math"
 	"strings"
@@ -76,9 +75,6 @@ const (
 	kinds
 )
 
-// ErrShed is the cause of errors of requests that [Load.Check] refuses.
-var ErrShed = errors.New("refused to leave room for pings")
-
 // Refuses reports whether the load leaves no room for requests of a kind.
 func (o *Load) Refuses(k Kind) bool {
 	refusedFrom := [kinds]rung{rungLookups + 1, rungDeep, rungBulk, rungBulk, rungLookups}
@@ -91,7 +87,7 @@ func (o *Load) Check(k Kind, detail string) error {
 		return nil
 	}
 	o.shed[k].Add(1)
-	return problem.New(problem.Overloaded, detail).Because(ErrShed)
+	return problem.New(problem.Overloaded, detail).Because(problem.ErrShed)
 }
 
 // Load measures the load and decides what is refused. It reads the load every loadPause while there are requests, and

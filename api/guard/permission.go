@@ -69,8 +69,8 @@ func (p Permission) Check(namespace, user string, caller *auth.Caller) error {
 	return nil
 }
 
-// IsOfBeacons reports whether the token can be in the body.
-func (p Permission) IsOfBeacons() bool { return p == LeaveSelf || p == EndCall }
+// isOfBeacons reports whether the token can be in the body.
+func (p Permission) isOfBeacons() bool { return p == LeaveSelf || p == EndCall }
 
 // isOfUser reports whether a token has the permission for its own user only.
 func (p Permission) isOfUser() bool {

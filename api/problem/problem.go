@@ -20,8 +20,12 @@ type Error struct {
 	Header   map[string]string // of the response, besides those that follow from the status
 }
 
-// ErrNotSent means that the caller did not receive a response.
-var ErrNotSent = errors.New("the response could not be sent")
+var (
+	// ErrNotSent means that the caller did not receive a response.
+	ErrNotSent = errors.New("the response could not be sent")
+	// ErrShed is the cause of errors of requests that are refused under load.
+	ErrShed = errors.New("refused to leave room for pings")
+)
 
 // Item is what is wrong with one item of a batch.
 type Item struct {

@@ -31,9 +31,9 @@ import (
 type Options struct {
 	Telemetry     *telemetry.Metrics
 	Subscriptions *subscription.Shared
-	Bodies        *limit.Memory       // for frames while they are read
-	Defects       *telemetry.Throttle // of log lines
-	Now           func() time.Time    // it must not go backwards
+	Bodies        *limit.Memory // for frames while they are read
+	Failures      *telemetry.Failures
+	Now           func() time.Time // it must not go backwards
 	Show          Show
 
 	// Authenticate returns the caller with some credentials, as in headers Authorization; nil on an open server.
@@ -66,11 +66,6 @@ type Server struct {
 	Count func(ctx context.Context, namespace string) (map[lastseen.Status]int64, lastseen.Instant, error)
 	// RetryAfter returns after how many seconds a client should try again what failed; another value each time.
 	RetryAfter func() string
-	// NameOf returns how the log names a caller at an address.
-	NameOf func(caller *auth.Caller, address netip.Addr) string
-	// Refused and Failed log errors of something with attributes: the second one those that are not the client's.
-	Refused func(e *problem.Error, about func() []slog.Attr)
-	Failed  func(e *problem.Error, err error, about []slog.Attr)
 }
 
 // Hub has the sessions of a process. Its methods may be called by many goroutines at once.
@@ -182,7 +177,7 @@ func (h *Hub) Signal(ctx context.Context, signal store.Signal, consequence strin
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
 	defer cancel()
 	if err := h.newest.Load().Store.Signal(ctx, signal); err != nil && !errors.Is(err, store.ErrNoSignals) {
-		h.Defects.Log(slog.LevelWarn, "signal "+signal.Kind, "a signal to other servers was not sent: "+consequence,
+		h.Failures.Defects.Log(slog.LevelWarn, "signal "+signal.Kind, "a signal to other servers was not sent: "+consequence,
 			slog.String("namespace", signal.Namespace), slog.Any("error", err))
 	}
 }

@@ -149,7 +149,7 @@ func (n *session) attrs() []slog.Attr {
 	return []slog.Attr{
 		slog.String("request_id", n.requestID), slog.String("connection", n.id),
 		slog.String("route", connectRoute),
-		slog.String("caller", n.newest.Load().NameOf(n.currentCaller(), n.address)),
+		slog.String("caller", n.newest.Load().Limiter.NameOf(n.currentCaller(), n.address)),
 	}
 }
 
@@ -196,12 +196,11 @@ func (n *session) close(err error) {
 
 // report counts and logs an error.
 func (n *session) report(e *problem.Error, err error) {
-	server := n.newest.Load()
 	n.Telemetry.Failed(e.Code)
 	if e.Code.CloseCode() < problem.Internal.CloseCode() {
-		server.Refused(e, n.attrs)
+		n.Failures.Refused(e, n.attrs)
 	} else {
-		server.Failed(e, err, n.attrs())
+		n.Failures.Failed(e, err, telemetry.NoStore, n.attrs())
 	}
 }
 

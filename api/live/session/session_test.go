@@ -122,7 +122,7 @@ func hubOn(t *testing.T, s store.Store) *Hub {
 	logger := slog.New(slog.DiscardHandler)
 	h := New(Options{
 		Telemetry: telemetry.New(nil, nil), Subscriptions: subscription.NewShared(time.Now),
-		Defects: telemetry.NewThrottle(logger, 1), Now: time.Now,
+		Failures: telemetry.NewFailures(logger, time.Now), Now: time.Now,
 	})
 	h.Configure(&Server{
 		Server: &subscription.Server{

@@ -46,7 +46,7 @@ func (h *Hub) receive(signal store.Signal) {
 // recoverSignal logs a panic of what handles a signal.
 func (h *Hub) recoverSignal() {
 	if panicked := recover(); panicked != nil {
-		h.Defects.Log(slog.LevelError, "signal", "a signal could not be handled",
+		h.Failures.Defects.Log(slog.LevelError, "signal", "a signal could not be handled",
 			slog.String("error", fmt.Sprint(panicked)))
 	}
 }
