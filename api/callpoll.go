@@ -127,7 +127,7 @@ func readCallsUser(q request.Query, caller *auth.Caller) (string, error) {
 
 // callsPoll is a request for the calls of a user.
 type callsPoll struct {
-	openRequest
+	*openRequest
 	user  string
 	wait  time.Duration // as asked
 	waits bool
@@ -170,7 +170,7 @@ func (p *callsPoll) next() (calls []lastseen.Call, position callPosition, err er
 	}
 	defer counted.Clear()
 	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
-	defer p.FollowCalls(of, p.wake)()
+	defer p.FollowCalls(of, p.Wake)()
 	p.permitted = func(caller *auth.Caller) error {
 		err := guard.ReadCall.CheckRequest(p.c, caller)
 		if err == nil {
@@ -178,8 +178,8 @@ func (p *callsPoll) next() (calls []lastseen.Call, position callPosition, err er
 		}
 		return err
 	}
-	p.open()
-	defer func() { p.cancel() }()
+	p.Waiting.Open()
+	defer p.Close()
 	changed, err := p.awaitWithin(telemetry.CallPoll, p.wait,
 		func(ctx context.Context) (changed bool, again time.Duration, err error) {
 			calls, position, err = p.read(ctx)

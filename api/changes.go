@@ -22,11 +22,10 @@ import (
 )
 
 const (
-	maxWait       = 50 * time.Second       // of a long poll: proxies commonly end requests after 60 seconds
-	pollInterval  = 5 * time.Second        // advice to clients that poll without waiting
-	maxInterval   = time.Minute            // the same under load, at most
-	maxPollPause  = 250 * time.Millisecond // the same, with waiting
-	maxDrainPause = 10 * time.Second       // until clients of a server that stops connect to another
+	maxWait      = 50 * time.Second       // of a long poll: proxies commonly end requests after 60 seconds
+	pollInterval = 5 * time.Second        // advice to clients that poll without waiting
+	maxInterval  = time.Minute            // the same under load, at most
+	maxPollPause = 250 * time.Millisecond // the same, with waiting
 )
 
 // changesBody is the JSON of a request for changes.
@@ -67,8 +66,8 @@ func (b changesBody) query() request.Query {
 	return q
 }
 
-// changed is a batch of changes in a response.
-type changed struct {
+// changesResponse is the response to a request for changes.
+type changesResponse struct {
 	// The changes up to this time are complete, unless there are more.
 	AsOf request.Timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
 	// Each user once, with the newest presence.
@@ -77,11 +76,6 @@ type changed struct {
 	Cursor string `json:"cursor"`
 	// Whether more changes follow.
 	More bool `json:"more"`
-}
-
-// changesResponse is the response to a request for changes.
-type changesResponse struct {
-	changed `json:",inline"`
 	// Whether changes may be missing between the cursor of the request and this response. If so, `users` has all users
 	// followed and replaces what the client knows. For a client that follows everyone, these are this response and the
 	// next ones, as long as `more` is true.
@@ -170,7 +164,10 @@ func (s *server) serveChanges(
 	defer w.close()
 	opened()
 	if events {
-		return w.serveEvents(asked.cursor, asked.limit)
+		head := c.Request().Method == http.MethodHead
+		return w.ServeEvents(w.Subscription, c.Response(), head, asked.cursor, asked.limit, func() func() {
+			return w.hold(telemetry.ServerSentEvents)
+		})
 	}
 	return w.respond(asked.limit, asked.wait)
 }
@@ -242,7 +239,7 @@ func checkContactsOf(namespace, owner string, caller *auth.Caller) error {
 
 // watch is a request that follows changes, and can stay open for that. One goroutine uses it.
 type watch struct {
-	openRequest
+	*openRequest
 	*subscription.Subscription
 }
 
@@ -260,19 +257,19 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 		},
 		Server: func() *subscription.Server { return s.newest.Load().live.Server },
 		Caller: func() *auth.Caller { return w.caller },
-		Wake:   w.wake,
+		Wake:   w.Wake,
 	})
-	if err := w.Open(c.Request().Context(), asked.Query); err != nil {
+	if err := w.Subscription.Open(c.Request().Context(), asked.Query); err != nil {
 		return nil, err
 	}
-	w.open()
+	w.Waiting.Open()
 	return w, nil
 }
 
 // close ends the watch.
 func (w *watch) close() {
-	w.cancel()
-	w.Close()
+	w.Waiting.Close()
+	w.Subscription.Close()
 }
 
 // respond writes a response with the next changes. It waits for changes up to a time.
@@ -290,8 +287,14 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 	if w.Draining() {
 		w.c.Response().Header().Set(echo.HeaderConnection, "close") // the next request is for another server
 	}
-	response := changesResponse{changedIn(batch, batch.Users), batch.Reset, w.pollAfter(batch.More, wait)}
-	response.Cursor = subscription.Cursor(w.namespace, batch.Positions)
+	response := changesResponse{
+		AsOf: request.Timestamp(batch.AsOf), Users: make([]presence, len(batch.Users)), More: batch.More,
+		Cursor: subscription.Cursor(w.namespace, batch.Positions), Reset: batch.Reset,
+		PollAfterMs: w.pollAfter(batch.More, wait),
+	}
+	for i, u := range batch.Users {
+		response.Users[i] = published(u.User, u.Published)
+	}
 	if err := request.Respond(w.c, response); err != nil {
 		return err
 	}
@@ -314,27 +317,12 @@ func (w *watch) nextWithin(wait time.Duration, limit int) (batch feed.Batch, err
 	return w.Poll(w.c.Request().Context(), limit)
 }
 
-// changedIn returns what a response shows of users in a batch, without a cursor.
-func changedIn(batch feed.Batch, users []feed.Update) changed {
-	r := changed{AsOf: request.Timestamp(batch.AsOf), Users: make([]presence, len(users)), More: batch.More}
-	for i, u := range users {
-		r.Users[i] = published(u.User, u.Published)
-	}
-	return r
-}
-
 // AppendJSON is for [request.WriteJSON].
 func (r changesResponse) AppendJSON(b []byte) []byte {
-	b = strconv.AppendBool(append(r.appendFields(append(b, '{')), `,"reset":`...), r.Reset)
+	b = append(r.AsOf.AppendJSON(append(b, `{"as_of":`...)), `,"users":`...)
+	b = append(appendPresences(b, r.Users), `,"cursor":`...)
+	b = request.AppendString(b, r.Cursor)
+	b = strconv.AppendBool(append(b, `,"more":`...), r.More)
+	b = strconv.AppendBool(append(b, `,"reset":`...), r.Reset)
 	return append(strconv.AppendInt(append(b, `,"poll_after_ms":`...), r.PollAfterMs, 10), '}')
-}
-
-// appendFields appends the fields; without a cursor if there is none yet.
-func (r changed) appendFields(b []byte) []byte {
-	b = append(r.AsOf.AppendJSON(append(b, `"as_of":`...)), `,"users":`...)
-	b = appendPresences(b, r.Users)
-	if r.Cursor != "" {
-		b = request.AppendString(append(b, `,"cursor":`...), r.Cursor)
-	}
-	return strconv.AppendBool(append(b, `,"more":`...), r.More)
 }

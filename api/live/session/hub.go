@@ -1,6 +1,6 @@
 // Package session serves WebSockets: it reads and writes frames, records that users are connected, has clients follow
 // changes, and sends users what concerns themselves. A [Hub] has the sessions of a process, which outlive reloads, and
-// uses the newest [Server] for everything.
+// uses the newest [Server] for everything. Requests that stay open are [Waiting], some to stream events.
 //
 // It knows neither routes nor package echo. What responses show, too, is encoded by its caller: see [Show].
 package session
