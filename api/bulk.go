@@ -1,21 +1,16 @@
 package api
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
 	"io"
-	"net/http"
-	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
-	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
@@ -24,12 +19,12 @@ import (
 
 // pingsBody is the JSON of many pings.
 type pingsBody struct {
-	Pings *[]item `json:"pings"`
+	Pings *[]request.Item `json:"pings"`
 } // @name PingBatch
 
 // leavesBody is the JSON of many leaves.
 type leavesBody struct {
-	Leaves *[]item `json:"leaves"`
+	Leaves *[]request.Item `json:"leaves"`
 } // @name LeaveBatch
 
 // bulkResponse is the response to many pings or leaves.
@@ -69,7 +64,7 @@ func (s *server) leaves(c echo.Context, _ request.Query, namespace string) error
 
 // bulk records many events: a stream of lines, or JSON that is decoded into a value. The list is its field.
 func (s *server) bulk(
-	c echo.Context, namespace string, e telemetry.Event, into any, list **[]item, field string,
+	c echo.Context, namespace string, e telemetry.Event, into any, list **[]request.Item, field string,
 ) error {
 	media, err := request.MediaType(c)
 	if err != nil {
@@ -93,7 +88,7 @@ func (s *server) bulk(
 var itemsForm = request.Form{Max: 1 << 20, Items: 2 * request.MaxItems, Sign: '{', Each: 192} // see TestDecodedMemory
 
 // recordItems records all items, or none if one of them is invalid.
-func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string, items []item) error {
+func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string, items []request.Item) error {
 	ctx := c.Request().Context()
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -102,7 +97,7 @@ func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string
 	b := batch{plain: make([]store.PresenceEvent, 0, len(items))}
 	var bad problem.Items
 	for i, item := range items {
-		if err := b.add(e, namespace, item.User, item.eventBody, now); err != nil {
+		if err := b.add(e, namespace, item.User, item.Event, now); err != nil {
 			bad.Add(i, err)
 		}
 	}
@@ -116,66 +111,38 @@ func (s *server) recordItems(c echo.Context, e telemetry.Event, namespace string
 	return request.Respond(c, bulkResponse{Recorded: len(items)})
 }
 
-// item is one ping or leave of many.
-type item struct {
-	User      string `json:"user" minLength:"1" maxLength:"256"`
-	eventBody `json:",inline"`
-} // @name BatchItem
-
 // strict reads the types of bodies and frames.
 var strict = request.Strict(
-	json.UnmarshalFromFunc(decodeTime),
+	json.UnmarshalFromFunc(request.DecodeTime),
 	json.UnmarshalFromFunc(request.DecodeScalar),
-	json.UnmarshalFromFunc(decodeItem),
+	json.UnmarshalFromFunc(request.DecodeItem),
 	json.UnmarshalFromFunc(request.DecodeDevice),
 	json.UnmarshalFromFunc(decodeCallApp),
 	request.ListOf[[]string](request.MaxUsers, request.DecodeString),
 	request.ListOf[contactIDs](store.MaxContacts, request.DecodeString),
-	request.ListOf[[]item](request.MaxItems, decodeItem),
+	request.ListOf[[]request.Item](request.MaxItems, request.DecodeItem),
 )
 
-func decodeItem(d *jsontext.Decoder, i *item) error { return request.DecodeObject(d, i, decodeField) }
-
-func decodeField(d *jsontext.Decoder, i *item, name string) error {
-	switch name {
-	case "user":
-		return request.DecodeString(d, &i.User)
-	case "at":
-		return decodeTime(d, &i.At)
-	case "device":
-		return request.DecodeOptional(d, &i.Device, request.DecodeDevice)
-	case "activity":
-		return request.DecodeString(d, &i.Activity)
-	case "after":
-		return request.DecodeString(d, &i.After)
-	default:
-		return request.UnknownField[item](d)
-	}
-}
-
 const (
-	maxLine     = 4096 // bytes of a line of NDJSON, its end not counted
-	maxChunk    = 512  // lines recorded at once
-	readBuffer  = 16 << 10
-	lineMemory  = 128              // bytes that a line takes until it is recorded, without its user
-	extraMemory = 256              // the same, for a device or a wait, without their texts
-	lineTimeout = 30 * time.Second // for the next chunk to arrive
+	maxChunk    = 512 // lines recorded at once
+	lineMemory  = 128 // bytes that a line takes until it is recorded, without its user
+	extraMemory = 256 // the same, for a device or a wait, without their texts
 )
 
 // recordLines records a stream of lines in chunks. A chunk ends when it is full or when no whole line has arrived, so
 // slow streams are recorded without delay. Only one chunk is in memory. An error does not undo the chunks before it. A
 // stream can last for days, so the caller is authorized again before each chunk.
 func (s *server) recordLines(c echo.Context, e telemetry.Event, namespace string) error {
-	l := lines{hold: s.hold(c), controller: http.NewResponseController(c.Response())}
-	defer l.hold.Release()
-	if err := l.hold.Grow(readBuffer); err != nil {
+	hold := s.hold(c)
+	defer hold.Release()
+	l, err := request.NewLines(c, hold)
+	if err != nil {
 		return err
 	}
-	l.reader = bufio.NewReaderSize(c.Request().Body, readBuffer)
 	recorded := 0
 	for {
 		var chunk batch
-		readErr := s.readChunk(c, e, namespace, &l, &chunk)
+		readErr := s.readChunk(c, e, namespace, l, &chunk)
 		if chunk.size() > 0 {
 			err := s.authorizeAgain(c, func(caller *auth.Caller) error {
 				return guard.PingBulk.CheckRequest(c, caller)
@@ -185,16 +152,15 @@ func (s *server) recordLines(c echo.Context, e telemetry.Event, namespace string
 			}
 			if err != nil {
 				s.Telemetry.Refused(e, chunk.size())
-				return interrupted(c, classify(err), err, l.chunkStart, recorded)
+				return interrupted(c, classify(err), err, l.Start, recorded)
 			}
 			recorded += chunk.size()
 		}
-		l.forget()
 		if errors.Is(readErr, io.EOF) {
 			return request.Respond(c, bulkResponse{Recorded: recorded})
 		}
 		if readErr != nil {
-			return interrupted(c, classify(readErr), readErr, l.number, recorded)
+			return interrupted(c, classify(readErr), readErr, l.Number, recorded)
 		}
 	}
 }
@@ -209,56 +175,38 @@ func interrupted(c echo.Context, e *problem.Error, cause error, line, recorded i
 }
 
 // readChunk reads the lines of the next chunk. With an error, the chunk has the lines before it.
-func (s *server) readChunk(c echo.Context, e telemetry.Event, namespace string, l *lines, chunk *batch) error {
-	l.extendDeadlines()
+func (s *server) readChunk(c echo.Context, e telemetry.Event, namespace string, l *request.Lines, chunk *batch) error {
+	l.BeginChunk()
 	now, err := s.Store.Now(c.Request().Context())
 	if err != nil {
 		return err
 	}
-	l.chunkStart = l.number + 1
 	for chunk.size() < maxChunk {
-		line, err := l.next()
+		line, err := l.Next()
 		if err != nil {
 			return err
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
-			var i item
+			var i request.Item
 			if err := request.Unmarshal(line, &i, strict); err != nil {
 				return err
 			}
-			if err := l.keep(i); err != nil {
+			if err := l.Keep(memoryOf(i)); err != nil {
 				return err
 			}
-			if err := chunk.add(e, namespace, i.User, i.eventBody, now); err != nil {
+			if err := chunk.add(e, namespace, i.User, i.Event, now); err != nil {
 				return err
 			}
 		}
-		if !l.waiting() {
+		if !l.Waiting() {
 			break
 		}
 	}
 	return nil
 }
 
-// lines reads a stream line by line.
-type lines struct {
-	reader     *bufio.Reader
-	controller *http.ResponseController
-	hold       *limit.Hold
-	kept       int // bytes held for the chunk
-	number     int // of the last line read, from 1
-	chunkStart int // number of the first line of the chunk
-}
-
-// extendDeadlines gives the client time for another chunk.
-func (l *lines) extendDeadlines() {
-	deadline := time.Now().Add(lineTimeout)
-	_ = l.controller.SetReadDeadline(deadline)
-	_ = l.controller.SetWriteDeadline(deadline.Add(request.WriteTimeout))
-}
-
-// keep takes memory for a line of the chunk.
-func (l *lines) keep(i item) error {
+// memoryOf returns how many bytes an item takes until it is recorded.
+func memoryOf(i request.Item) int {
 	size := lineMemory + len(i.User)
 	if i.Device != nil || i.After != "" {
 		size += extraMemory
@@ -266,37 +214,5 @@ func (l *lines) keep(i item) error {
 	if i.Device != nil {
 		size += len(i.Device.ID) + len(i.Device.Meta)
 	}
-	if err := l.hold.Grow(size); err != nil {
-		return err
-	}
-	l.kept += size
-	return nil
-}
-
-// forget gives the memory of the chunk back.
-func (l *lines) forget() {
-	l.hold.Shrink(l.kept)
-	l.kept = 0
-}
-
-// next returns the next line, which is valid until the next call, or io.EOF after the last line.
-func (l *lines) next() ([]byte, error) {
-	line, err := l.reader.ReadSlice('\n')
-	if errors.Is(err, io.EOF) && len(line) == 0 {
-		return nil, io.EOF
-	}
-	l.number++
-	if len(bytes.TrimSuffix(line, []byte("\n"))) > maxLine || errors.Is(err, bufio.ErrBufferFull) {
-		return nil, problem.Errorf(problem.BodyTooLarge, "The line has more than %d bytes.", maxLine)
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, request.ReadError(err)
-	}
-	return line, nil
-}
-
-// waiting reports whether another whole line has arrived.
-func (l *lines) waiting() bool {
-	buffered, _ := l.reader.Peek(l.reader.Buffered()) // does not block or fail
-	return bytes.IndexByte(buffered, '\n') >= 0
+	return size
 }

@@ -122,7 +122,7 @@ func FuzzBody(f *testing.F) {
 		require.True(t, utf8.Valid(data))
 		for _, i := range *body.Pings {
 			for _, e := range []telemetry.Event{telemetry.Ping, telemetry.Leave} {
-				if err := new(batch).add(e, "chat", i.User, i.eventBody, kit.Now); err != nil {
+				if err := new(batch).add(e, "chat", i.User, i.Event, kit.Now); err != nil {
 					kit.RequireProblem(t, err)
 				}
 			}
@@ -140,10 +140,10 @@ func TestNullDevices(t *testing.T) {
 			devices: []store.DeviceEvent{{User: "alice", ID: "x", At: kit.Now}},
 		},
 	} {
-		var i item
+		var i request.Item
 		require.NoError(t, request.Unmarshal([]byte(text), &i, strict))
 		var b batch
-		require.Nil(t, b.add(telemetry.Ping, "chat", i.User, i.eventBody, kit.Now))
+		require.Nil(t, b.add(telemetry.Ping, "chat", i.User, i.Event, kit.Now))
 		require.Equal(t, want, b)
 	}
 }
@@ -165,13 +165,13 @@ func FuzzItem(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var i item
+		var i request.Item
 		if request.Unmarshal(data, &i, strict) != nil {
 			return
 		}
 		for _, e := range []telemetry.Event{telemetry.Ping, telemetry.Leave} {
 			var b batch
-			if b.add(e, "chat", i.User, i.eventBody, kit.Now) != nil {
+			if b.add(e, "chat", i.User, i.Event, kit.Now) != nil {
 				require.Zero(t, b.size())
 				continue
 			}
@@ -205,5 +205,5 @@ func requireValidSighting(t *testing.T, user string, at lastseen.Instant) {
 	t.Helper()
 	require.NoError(t, lastseen.CheckUser(user))
 	require.GreaterOrEqual(t, at, lastseen.MinInstant)
-	require.LessOrEqual(t, at, kit.Now+maxAhead)
+	require.LessOrEqual(t, at, kit.Now+request.MaxAhead)
 }

@@ -162,7 +162,7 @@ func (s *server) listParams(
 	return readListParams(q, defaults)
 }
 
-// latest returns the later of now and the newest time of users, which may be ahead by up to [maxAhead].
+// latest returns the later of now and the newest time of users, which may be ahead by up to [request.MaxAhead].
 func (s *server) latest(ctx context.Context, users store.Reader, namespace string) (lastseen.Instant, error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *server) latest(ctx context.Context, users store.Reader, namespace strin
 	if err != nil {
 		return 0, err
 	}
-	return max(now, min(newest, now+maxAhead)), nil
+	return max(now, min(newest, now+request.MaxAhead)), nil
 }
 
 // cursor returns the cursor of the page of a list after a position.

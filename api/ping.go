@@ -46,13 +46,13 @@ func (s *server) ping(c echo.Context, _ request.Query, namespace, user string) e
 }
 
 // readPing reads the body of a ping, which is optional.
-func (s *server) readPing(c echo.Context) (eventBody, error) {
+func (s *server) readPing(c echo.Context) (request.Event, error) {
 	if c.Request().Body == http.NoBody { // as in most pings; this saves an allocation
-		return eventBody{}, nil
+		return request.Event{}, nil
 	}
 	var body pingBody
 	err := s.readBody(c, oneForm, &body)
-	return eventBody{At: body.At, Device: body.Device, Activity: body.Activity}, err
+	return request.Event{At: body.At, Device: body.Device, Activity: body.Activity}, err
 }
 
 // oneForm is the form of a body about one user, which may contain a token.
@@ -102,27 +102,16 @@ func (s *server) leave(c echo.Context, _ request.Query, namespace, user string) 
 
 // readLeave reads the body of a leave, which is optional. It checks an anonymous caller by the token in the body:
 // navigator.sendBeacon, which a closing page uses, cannot set headers.
-func (s *server) readLeave(c echo.Context) (eventBody, error) {
+func (s *server) readLeave(c echo.Context) (request.Event, error) {
 	var body leaveBody
 	if err := s.readBody(c, oneForm, &body); err != nil {
-		return eventBody{}, err
+		return request.Event{}, err
 	}
-	event := eventBody{At: body.At, Device: body.Device, After: body.After}
+	event := request.Event{At: body.At, Device: body.Device, After: body.After}
 	if guard.CallerOf(c).IsAnonymous() {
 		return event, s.gate.AuthorizeToken(c, guard.LeaveSelf, body.Token)
 	}
 	return event, nil
-}
-
-// eventBody is a ping or a leave, as it was sent.
-type eventBody struct {
-	At     jsontext.Value  `json:"at" swaggertype:"string" validate:"optional"`
-	Device *request.Device `json:"device" validate:"optional"`
-	// Only for pings: whether the person uses the device. It requires a device. Default: active.
-	Activity string `json:"activity" validate:"optional"`
-	// Only for leaves: how long to wait before the leave is recorded, up to a minute, such as `5s`. A ping in the
-	// meantime makes it void.
-	After string `json:"after" validate:"optional"`
 }
 
 // batch are valid events in one namespace, by the way in which they are recorded.
@@ -135,19 +124,19 @@ type batch struct {
 func (b *batch) size() int { return len(b.plain) + len(b.devices) + len(b.later) }
 
 // add validates an event of a user and adds it to the batch. Its namespace is that of the batch.
-func (b *batch) add(e telemetry.Event, namespace, user string, a eventBody, now lastseen.Instant) *problem.Error {
+func (b *batch) add(e telemetry.Event, namespace, user string, a request.Event, now lastseen.Instant) *problem.Error {
 	if err := lastseen.CheckUser(user); err != nil {
 		return problem.From(problem.InvalidUser, err)
 	}
-	at, err := parseAt(a.At, now)
+	at, err := a.Time(now)
 	if err != nil {
-		return classify(err)
+		return err
 	}
 	if a.Device == nil && a.Activity == "" && a.After == "" { // as in most
 		b.plain = append(b.plain, store.PresenceEvent{User: user, At: at})
 		return nil
 	}
-	event, after, bad := a.details(e, at)
+	event, after, bad := details(e, a, at)
 	if bad != nil {
 		return bad
 	}
@@ -164,8 +153,8 @@ func (b *batch) add(e telemetry.Event, namespace, user string, a eventBody, now 
 }
 
 // details validates the device of an event at a time, and how long the event has to wait.
-func (a eventBody) details(
-	e telemetry.Event, at lastseen.Instant,
+func details(
+	e telemetry.Event, a request.Event, at lastseen.Instant,
 ) (event store.DeviceEvent, after time.Duration, err *problem.Error) {
 	if a.Device != nil {
 		event = store.DeviceEvent{ID: a.Device.ID, Meta: string(a.Device.Meta)}
@@ -181,89 +170,9 @@ func (a eventBody) details(
 	case a.Activity != "" && a.Device == nil:
 		return event, 0, problem.New(problem.InvalidDevice, "activity is that of a device: send the device, too.")
 	}
-	if event.Idle, err = parseActivity(a.Activity, at); err != nil {
+	if event.Idle, err = a.IdleSince(at); err != nil {
 		return event, 0, err
 	}
-	after, err = parseAfter(a.After)
+	after, err = a.Wait(connections.MaxGrace)
 	return event, after, err
-}
-
-// parseAfter reads how long a leave has to wait; 0 if it is omitted.
-func parseAfter(text string) (time.Duration, *problem.Error) {
-	if text == "" || text == "0" || text == "0s" {
-		return 0, nil
-	}
-	after, err := lastseen.ParseDuration(text)
-	switch {
-	case err != nil:
-		return 0, problem.Errorf(problem.InvalidDuration, "after: %v.", err)
-	case after > connections.MaxGrace:
-		return 0, problem.Errorf(problem.InvalidDuration, "Invalid after %.40q: use at most %s.", text, "60s")
-	}
-	return after, nil
-}
-
-// decodeTime keeps any value that is not an object or an array, for parseAt.
-func decodeTime(d *jsontext.Decoder, v *jsontext.Value) error {
-	if kind := d.PeekKind(); kind == '{' || kind == '[' {
-		return errTimeType()
-	}
-	raw, err := d.ReadValue()
-	*v = raw.Clone()
-	return err
-}
-
-// maxAhead is how far a ping or a leave may be ahead of the server's clock, in milliseconds.
-const maxAhead = 5000
-
-// parseAt reads the time in the field "at", a JSON string or number, which may be ahead of the server's clock by up to
-// [maxAhead]. An omitted time is now.
-func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error) {
-	if len(raw) == 0 {
-		return now, nil
-	}
-	text := string(raw)
-	switch raw.Kind() {
-	case '0':
-	case '"':
-		unquoted, _ := jsontext.AppendUnquote(nil, raw) // which is valid JSON
-		text = string(unquoted)
-	default:
-		return 0, errTimeType()
-	}
-	at, err := lastseen.ParseTime(text)
-	switch {
-	case err != nil:
-		return 0, problem.Errorf(problem.InvalidTime, "at: %v.", err)
-	case at < lastseen.MinInstant:
-		return 0, problem.New(problem.InvalidTime, "at must be later than the start of 1970.")
-	case at > now+maxAhead:
-		return 0, problem.Errorf(problem.InvalidTime,
-			"at (%s) is more than 5 seconds ahead of the server's clock (%s).", at, now)
-	}
-	return at, nil
-}
-
-// errTimeType is the error of a time that is neither a string nor a number.
-func errTimeType() *problem.Error {
-	return problem.New(problem.InvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
-}
-
-// The activities of a device.
-const (
-	activityActive = "active"
-	activityIdle   = "idle"
-)
-
-// parseActivity reads the activity of a device that was seen at a time, and returns since when the device is idle: 0 if
-// it is active, as without an activity.
-func parseActivity(activity string, at lastseen.Instant) (idle lastseen.Instant, err *problem.Error) {
-	switch activity {
-	case "", activityActive:
-		return 0, nil
-	case activityIdle:
-		return at, nil
-	default:
-		return 0, problem.Errorf(problem.InvalidDevice, "Invalid activity %.40q: use active or idle.", activity)
-	}
 }

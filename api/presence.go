@@ -94,7 +94,7 @@ func showDetails(d store.Details, status lastseen.Status, asOf, now lastseen.Ins
 		Availability: a.Availability, AvailabilityUntil: request.Timestamp(a.Until), Note: a.Note,
 	}
 	if d.IdleSince != 0 && status != lastseen.Grey {
-		shown.Activity, shown.IdleSince = activityIdle, request.Timestamp(d.IdleSince)
+		shown.Activity, shown.IdleSince = request.Idle, request.Timestamp(d.IdleSince)
 	}
 	if d.InCallUntil > at && status != lastseen.Grey {
 		shown.InCall, shown.inCallUntil = true, d.InCallUntil

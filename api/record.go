@@ -85,7 +85,7 @@ func (s *server) checkLater(ctx context.Context, namespace string, b *batch) err
 
 // recordOne records an event of a user, and returns the resulting presence. The function read reads the body.
 func (s *server) recordOne(
-	c echo.Context, namespace, user string, e telemetry.Event, read func(echo.Context) (eventBody, error),
+	c echo.Context, namespace, user string, e telemetry.Event, read func(echo.Context) (request.Event, error),
 ) error {
 	body, err := read(c)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestAppendJSON(t *testing.T) {
 			IdleSince: instant.Draw(t, "idle"), InCall: rapid.Bool().Draw(t, "in_call"),
 		}
 		if d.IdleSince != 0 {
-			d.Activity = activityIdle
+			d.Activity = request.Idle
 		}
 		return d
 	})
@@ -119,7 +119,7 @@ func TestPublishedDetails(t *testing.T) {
 	}
 	state, shown := lastseen.State{At: kit.Now - 90_000}, userDetails{
 		Availability: lastseen.Busy, AvailabilityUntil: request.Timestamp(kit.Now - 10),
-		Activity: activityIdle, IdleSince: request.Timestamp(kit.Now - 100), InCall: true,
+		Activity: request.Idle, IdleSince: request.Timestamp(kit.Now - 100), InCall: true,
 		inCallUntil: lastseen.MaxInstant,
 	}
 	of := func(watermark lastseen.Instant) presence {

@@ -296,9 +296,9 @@ func detailsOf(stored store.UserDevices, live []lastseen.DeviceRecord, now lasts
 // activityOf returns the activity of a device that is idle since a time; 0 for one that is active.
 func activityOf(idle lastseen.Instant) string {
 	if idle != 0 {
-		return activityIdle
+		return request.Idle
 	}
-	return activityActive
+	return request.Active
 }
 
 // @ID closeConnections
