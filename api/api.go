@@ -159,19 +159,9 @@ func NewShared(c Config) *Shared {
 		},
 		Classify: classify,
 	})
-	exportBodies(promauto.With(c.Metrics), bodies, c.BodyMemory)
+	guard.ExportMemory(promauto.With(c.Metrics), bodies, c.BodyMemory)
 	load.Export(promauto.With(c.Metrics))
 	return s
-}
-
-// exportBodies registers metrics of the memory for bodies.
-func exportBodies(register promauto.Factory, bodies *limit.Memory, max int64) {
-	register.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "lastseen_body_memory_bytes", Help: "Memory that request bodies take now.",
-	}, func() float64 { return float64(bodies.Used()) })
-	register.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "lastseen_body_memory_limit_bytes", Help: "Memory that request bodies can take.",
-	}, func() float64 { return float64(max) })
 }
 
 // Memory for request bodies, in bytes.
@@ -250,12 +240,12 @@ func (s *server) handler() http.Handler {
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
 	if s.AccessLog {
-		e.Pre(telemetry.AccessLog(s.Logger, s.Now, s.requestAttrs)) // first, so that it sees each response as it was sent
+		e.Pre(telemetry.AccessLog(s.Logger, s.Now, s.gate.Attributes)) // first, so that it sees each response as it was sent
 	}
 	if s.Tracer != nil {
 		e.Pre(telemetry.Trace(s.Tracer))
 	}
-	e.Pre(s.begin, guard.ExplainCORS(s.Logger, s.origins, s.requestAttrs))
+	e.Pre(s.begin, guard.ExplainCORS(s.Logger, s.origins, s.gate.Attributes))
 	if len(s.CORSOrigins) > 0 {
 		e.Pre(guard.CORS(s.CORSOrigins))
 	}

@@ -158,7 +158,7 @@ func (s *server) setAvailability(ctx context.Context, namespace, user string, a 
 // showAvailability returns the availability of a user as the user sees it.
 func showAvailability(user string, availability lastseen.AvailabilityState) availabilityResponse {
 	return availabilityResponse{
-		user, optional(string(availability.Availability)), optional(availability.Note),
+		user, request.Optional(string(availability.Availability)), request.Optional(availability.Note),
 		request.Timestamp(availability.Until),
 	}
 }

@@ -117,7 +117,7 @@ var strict = request.Strict(
 	json.UnmarshalFromFunc(request.DecodeScalar),
 	json.UnmarshalFromFunc(request.DecodeItem),
 	json.UnmarshalFromFunc(request.DecodeDevice),
-	json.UnmarshalFromFunc(decodeCallApp),
+	json.UnmarshalFromFunc(request.DecodeApp(store.MaxCallApp)),
 	request.ListOf[[]string](request.MaxUsers, request.DecodeString),
 	request.ListOf[contactIDs](store.MaxContacts, request.DecodeString),
 	request.ListOf[[]request.Item](request.MaxItems, request.DecodeItem),

@@ -5,11 +5,10 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
@@ -37,7 +36,7 @@ type newCallBody struct {
 	Device string `json:"device" maxLength:"64" validate:"optional"`
 	// Any JSON of your app, of at most 16 KiB without spaces, such as an offer. Both parties see it until the call is
 	// over.
-	App callApp `json:"app" swaggertype:"object" extensions:"x-nullable" validate:"optional"`
+	App request.App `json:"app" swaggertype:"object" extensions:"x-nullable" validate:"optional"`
 	// With `present`, the call rings only if the callee is green or yellow, as the caller sees them. API keys need the
 	// scope `read` for that.
 	If string `json:"if" enums:"present" validate:"optional"`
@@ -64,29 +63,8 @@ type callAnswerBody struct {
 	callActionBody `json:",inline"`
 	// Any JSON of your app, of at most 16 KiB without spaces, such as an answer. It replaces that of the call;
 	// omitted or null leaves it as it is.
-	App callApp `json:"app" swaggertype:"object" extensions:"x-nullable" validate:"optional"`
+	App request.App `json:"app" swaggertype:"object" extensions:"x-nullable" validate:"optional"`
 } // @name CallAnswer
-
-// decodeCallApp decodes any JSON value that is small enough to keep, without spaces; null as none.
-func decodeCallApp(d *jsontext.Decoder, app *callApp) error {
-	value, err := d.ReadValue()
-	if err != nil || value.Kind() == 'n' {
-		return err
-	}
-	value = value.Clone()
-	if err := value.Compact(); err != nil {
-		return err
-	}
-	if len(value) > store.MaxCallApp {
-		return problem.Errorf(problem.InvalidCall,
-			"app has %d bytes: at most %d are allowed.", len(value), store.MaxCallApp)
-	}
-	if err := request.CheckNumbers("app", value, problem.InvalidCall); err != nil {
-		return err
-	}
-	*app = callApp(value)
-	return nil
-}
 
 // newCall validates a body and the key of a request, and returns the call that is to begin.
 func (b newCallBody) newCall(caller *auth.Caller, key string) (n store.NewCall, err error) {
@@ -162,85 +140,11 @@ func checkCallDevice(device string) error {
 	return nil
 }
 
-// callResponse is a call as its parties and API keys see it, in responses and in frames.
-type callResponse struct {
-	// The ID of the call.
-	ID string `json:"id" minLength:"1" maxLength:"64"`
-	// The user who calls.
-	From string `json:"from" minLength:"1" maxLength:"256"`
-	// The user who is called.
-	To string `json:"to" minLength:"1" maxLength:"256"`
-	// ringing and active: the call continues. ended: a party ended it. rejected: by the callee. cancelled: by the
-	// caller, before the callee accepted. missed: the callee did not accept in time. lost: nothing was received from a
-	// party.
-	State lastseen.CallState `json:"state"`
-	// The device on which the caller called. Null if it is not known, and in responses to API keys without the scope
-	// read.
-	FromDevice *string `json:"from_device" extensions:"x-nullable"`
-	// The device on which the callee accepted or rejected. Null if the callee has not, if it is not known, and in
-	// responses to API keys without the scope read.
-	ToDevice *string `json:"to_device" extensions:"x-nullable"`
-	// The party whose action led to the state. Null if time did.
-	By *callActor `json:"by" extensions:"x-nullable"`
-	// When the caller called.
-	CreatedAt request.Timestamp `json:"created_at" swaggertype:"string" format:"date-time"`
-	// When the callee accepted. Null if the callee has not.
-	AcceptedAt request.Timestamp `json:"accepted_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	// When the call ended in any way. Null while it is ongoing.
-	EndedAt request.Timestamp `json:"ended_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	// While the call rings: when it is missed. While it is active: when it is lost, unless both parties are active
-	// before. Null once it has ended.
-	ExpiresAt request.Timestamp `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	// Any JSON of the app's, such as an offer. Null for none, once the call has ended, and in responses to API keys
-	// without the scope read.
-	App callApp `json:"app" swaggertype:"object" extensions:"x-nullable"`
-} // @name Call
-
-// callActor is a party of a call who did something.
-type callActor struct {
-	User string `json:"user" minLength:"1" maxLength:"256"`
-	// The device of the action. Null if it is not known, and in responses to API keys without the scope read.
-	Device *string `json:"device" extensions:"x-nullable"`
-} // @name CallActor
-
-// callApp is a JSON value that clients store with a call; empty for none.
-type callApp string
-
-// MarshalJSONTo writes the value, or null for none; see [json.MarshalerTo].
-func (a callApp) MarshalJSONTo(e *jsontext.Encoder) error {
-	if value := jsontext.Value(a); value.IsValid() {
-		return e.WriteValue(value)
-	}
-	return e.WriteToken(jsontext.Null)
-}
-
-// showCall returns what a response shows of a call.
-func showCall(c lastseen.Call) callResponse {
-	r := callResponse{
-		ID: c.ID, From: c.From, To: c.To, State: c.State,
-		FromDevice: optional(c.FromDevice), ToDevice: optional(c.ToDevice),
-		CreatedAt: request.Timestamp(c.Created), AcceptedAt: request.Timestamp(c.Accepted),
-		EndedAt: request.Timestamp(c.Over), ExpiresAt: request.Timestamp(c.Expires), App: callApp(c.App),
-	}
-	if c.By != "" {
-		r.By = &callActor{c.By, optional(c.ByDevice)}
-	}
-	return r
-}
-
 // showCallTo returns what the response to a request that writes shows of a call: a caller who cannot read calls is not
 // shown what the apps of the parties stored with it, nor the devices.
-func showCallTo(caller *auth.Caller, namespace string, c lastseen.Call) callResponse {
+func showCallTo(caller *auth.Caller, namespace string, c lastseen.Call) session.Call {
 	if caller.IsBlind(namespace) {
 		c.App, c.FromDevice, c.ToDevice, c.ByDevice = "", "", "", ""
 	}
-	return showCall(c)
-}
-
-// optional returns a string in a response; nil, which is null, for an empty one.
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
+	return session.ShowCall(c)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -12,6 +11,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/live/subscription"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
@@ -23,7 +23,7 @@ import (
 // @Summary Get a call
 // @Description Returns a current call, or one that ended less than 10 minutes ago. A user's token gets calls of its user
 // @Description only. Requires the scope `read`, for API keys also `ping`, or the token of a party.
-// @Success 200 {object} callResponse "The call."
+// @Success 200 {object} session.Call "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id} [get]
 func (s *server) getCall(c echo.Context, _ request.Query) error {
 	namespace, id, err := pathCall(c)
@@ -42,7 +42,7 @@ func (s *server) getCall(c echo.Context, _ request.Query) error {
 	if call.ID == "" || len(users) > 0 && !isParty(users[0], call, calls[1]) {
 		return store.ErrCallNotFound
 	}
-	return request.Respond(c, showCall(call))
+	return request.Respond(c, session.ShowCall(call))
 }
 
 // isParty reports whether a user with an ongoing call is a party of a call. While that rings, the callee may not be
@@ -58,17 +58,10 @@ func pathCall(c echo.Context) (namespace, id string, err error) {
 	if namespace, err = request.Namespace(c); err != nil {
 		return "", "", err
 	}
-	if id, err = request.PathParam(c, "id"); err != nil || !validCallID(id) {
+	if id, err = request.PathParam(c, "id"); err != nil || !request.IsCall(id) {
 		return "", "", store.ErrCallNotFound // no call has such an ID
 	}
 	return namespace, id, nil
-}
-
-// validCallID reports whether a call can have an ID.
-func validCallID(id string) bool {
-	return id != "" && len(id) <= lastseen.MaxCallIDLen && !strings.ContainsFunc(id, func(r rune) bool {
-		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '-'
-	})
 }
 
 // callsPause is how long a request that waits for calls relies on signals, which can be lost. Then it looks again.
@@ -77,7 +70,7 @@ const callsPause = 5 * time.Second
 // callsResponse is the response about the calls of a user.
 type callsResponse struct {
 	// The ongoing call, if there is one. Before it, once, the call that the cursor was for, if that has ended.
-	Calls []callResponse `json:"calls"`
+	Calls []session.Call `json:"calls"`
 	// Pass it as `cursor` to get what changes after this response.
 	Cursor string `json:"cursor"`
 	// When to send the next request. It varies, so that clients do not send them at the same time.
@@ -150,11 +143,11 @@ func (p *callsPoll) respond() error {
 		p.c.Response().Header().Set(echo.HeaderConnection, "close") // the next request is for another server
 	}
 	r := callsResponse{
-		Calls: make([]callResponse, len(calls)), Cursor: position.cursor(p.namespace, p.user),
+		Calls: make([]session.Call, len(calls)), Cursor: position.cursor(p.namespace, p.user),
 		PollAfterMs: p.pollAfter(p.waits && position != p.after, p.wait),
 	}
 	for i, call := range calls {
-		r.Calls[i] = showCall(call)
+		r.Calls[i] = session.ShowCall(call)
 	}
 	return request.Respond(p.c, r)
 }
@@ -221,7 +214,7 @@ func (p callPosition) cursor(namespace, user string) string {
 func openCallsCursor(namespace, user, cursor string) (callPosition, error) {
 	content, err := request.OpenCursor(callsList(namespace, user), cursor)
 	version, n := binary.Varint(content)
-	if err != nil || n <= 0 || len(content) > n && !validCallID(string(content[n:])) {
+	if err != nil || n <= 0 || len(content) > n && !request.IsCall(string(content[n:])) {
 		return callPosition{}, problem.New(problem.InvalidCursor,
 			"Invalid cursor for the calls of this user. Pass the cursor of a response unchanged, or omit it to start "+
 				"over.")

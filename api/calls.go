@@ -14,6 +14,7 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
@@ -39,7 +40,7 @@ const MaxRedialWait = 5 * time.Minute
 // @Description contacts. All others get 409 `callee_unavailable`. Requires the scope `ping` or the token of the user who calls.
 // @Param Idempotency-Key header string false "key"
 // @Param body body newCallBody true "The call."
-// @Success 201 {object} callResponse "The call."
+// @Success 201 {object} session.Call "The call."
 // @Router /v1/namespaces/{namespace}/calls [post]
 func (s *server) startCall(c echo.Context, _ request.Query, namespace string) error {
 	finish := func() {}
@@ -120,7 +121,7 @@ func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *
 // @Description The call stays active while both parties keep it alive: by a WebSocket, or by requests to `…/alive`. Requires the
 // @Description scope `ping` or the token of the callee.
 // @Param body body callAnswerBody false "Who accepts."
-// @Success 200 {object} callResponse "The call."
+// @Success 200 {object} session.Call "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/accept [post]
 func (s *server) acceptCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.Accept, new(callAnswerBody))
@@ -132,7 +133,7 @@ func (s *server) acceptCall(c echo.Context, _ request.Query) error {
 // @Description rings, the response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope
 // @Description `ping` or the token of the callee.
 // @Param body body callActionBody false "Who rejects."
-// @Success 200 {object} callResponse "The call."
+// @Success 200 {object} session.Call "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/reject [post]
 func (s *server) rejectCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.Reject, new(callActionBody))
@@ -145,7 +146,7 @@ func (s *server) rejectCall(c echo.Context, _ request.Query) error {
 // @Description is the call as it is. Requires the scope `ping` or the token of a party. A page that closes can send the
 // @Description token in the body, because `navigator.sendBeacon` cannot set headers.
 // @Param body body callEndBody false "Who ends it."
-// @Success 200 {object} callResponse "The call."
+// @Success 200 {object} session.Call "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/end [post]
 func (s *server) endCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.End, new(callEndBody))
@@ -160,7 +161,7 @@ func (s *server) endCall(c echo.Context, _ request.Query) error {
 // @Description response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope `ping` or the
 // @Description token of a party.
 // @Param body body callAnswerBody false "Who takes part."
-// @Success 200 {object} callResponse "The call."
+// @Success 200 {object} session.Call "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/alive [post]
 func (s *server) keepCall(c echo.Context, _ request.Query) error {
 	return s.act(c, lastseen.Alive, new(callAnswerBody))
@@ -208,7 +209,7 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 }
 
 // errCallRefused is the error of an action that is not possible in a call as it is.
-func errCallRefused(action lastseen.CallAction, call callResponse) error {
+func errCallRefused(action lastseen.CallAction, call session.Call) error {
 	detail := fmt.Sprintf("The user cannot %s this call: it is %s.", map[lastseen.CallAction]string{
 		lastseen.Accept: "accept", lastseen.Reject: "reject", lastseen.End: "end", lastseen.Alive: "take part in",
 	}[action], call.State)

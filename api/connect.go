@@ -6,15 +6,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/live/subscription"
-	"github.com/lastseen/lastseen/api/live/transport"
-	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
 )
@@ -37,7 +34,7 @@ type WebSocketLimits = session.Limits
 // @Router /v1/namespaces/{namespace}/connect [get]
 func (s *server) connect(c echo.Context, _ request.Query, namespace string) error {
 	r, response := c.Request(), c.Response()
-	if err := cmp.Or(checkUpgrade(r), s.gate.Sources.CheckSocket(r)); err != nil {
+	if err := cmp.Or(session.CheckUpgrade(r), s.gate.Sources.CheckSocket(r)); err != nil {
 		return err
 	}
 	taken, err := s.Open(response, r, session.Opening{
@@ -48,24 +45,6 @@ func (s *server) connect(c echo.Context, _ request.Query, namespace string) erro
 		response.Status, response.Committed = http.StatusSwitchingProtocols, true // package echo must not respond
 	}
 	return err
-}
-
-// checkUpgrade returns an error unless a request is one for a WebSocket.
-func checkUpgrade(r *http.Request) error {
-	if !transport.IsUpgrade(r) || r.Method != http.MethodGet || !transport.IsSupportedVersion(r) {
-		return &problem.Error{
-			Code: problem.UpgradeRequired, Detail: "This path serves WebSockets, version " + transport.SocketVersion +
-				", over HTTP/1.1: send the headers Upgrade, Connection and Sec-WebSocket-Version.",
-			Header: map[string]string{
-				echo.HeaderUpgrade: "websocket", echo.HeaderConnection: "Upgrade",
-				"Sec-WebSocket-Version": transport.SocketVersion,
-			},
-		}
-	}
-	if err := transport.CheckUpgrade(r); err != nil {
-		return problem.Errorf(problem.InvalidParameter, "Invalid request for a WebSocket: %v.", err)
-	}
-	return nil
 }
 
 // sessions returns what WebSockets, and all who follow changes, use of the server.
@@ -104,14 +83,6 @@ func shown() session.Show {
 			self := view{now, t, now}.presence(user, s, nil)
 			self.ValidUntil = 0 // the connection lasts longer
 			return self.appendFields(b)
-		},
-		Call: func(b []byte, c lastseen.Call) []byte {
-			encoded, _ := json.Marshal(showCall(c)) // which has only names, times and JSON that was checked
-			return append(b, encoded...)
-		},
-		Counts: func(b []byte, n map[lastseen.Status]int64, asOf lastseen.Instant) []byte {
-			encoded, _ := json.Marshal(showCounts(n, asOf)) // which has only numbers and a time
-			return append(b, encoded...)
 		},
 	}
 }

@@ -128,17 +128,12 @@ func (s *server) saveContacts(c echo.Context, named int, save func(context.Conte
 
 // checkContacts returns an error unless all IDs can be contacts of a user, by one of the checks of package lastseen.
 func checkContacts(user string, contacts []string, check func(string) error) error {
-	var bad problem.Items
-	for i, contact := range contacts {
-		err := check(contact)
-		if err == nil && contact == user {
-			err = store.ErrOwnContact
+	return request.CheckEach(contacts, func(contact string) error {
+		if contact == user {
+			return cmp.Or(check(contact), store.ErrOwnContact)
 		}
-		if err != nil {
-			bad.Add(i, problem.From(problem.InvalidUser, err))
-		}
-	}
-	return bad.Err()
+		return check(contact)
+	})
 }
 
 // @ID listContacts

@@ -12,7 +12,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/api/guard"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
@@ -29,9 +28,9 @@ func (s *server) handleError(err error, c echo.Context) {
 	gone := telemetry.ClientGone(err, c)
 	switch {
 	case status < http.StatusInternalServerError:
-		s.Failures.Refused(e, func() []slog.Attr { return s.requestAttrs(c) })
+		s.Failures.Refused(e, func() []slog.Attr { return s.gate.Attributes(c) })
 	case !gone:
-		s.Failures.Failed(e, err, reachOf(c.Request().Method, c.Path()), s.requestAttrs(c))
+		s.Failures.Failed(e, err, reachOf(c.Request().Method, c.Path()), s.gate.Attributes(c))
 	}
 	if !gone {
 		s.Telemetry.Failed(e.Code)
@@ -51,16 +50,6 @@ func (s *server) handleError(err error, c echo.Context) {
 		s.Logger.Debug("response not sent", "request_id", body.RequestID, "error", err)
 	}
 	request.Drain(c)
-}
-
-// requestAttrs returns the attributes of a request in log lines.
-func (s *server) requestAttrs(c echo.Context) []slog.Attr {
-	return []slog.Attr{
-		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
-		slog.String("method", telemetry.Bounded(c.Request().Method, telemetry.MaxReason)),
-		slog.String("route", c.Path()),
-		slog.String("caller", s.gate.Limiter.NameOf(guard.CallerOf(c), s.gate.Limiter.Proxies.Client(c.Request()))),
-	}
 }
 
 // retryAfter returns the value of Retry-After of a 503: 1 to 5 seconds at random, so that clients that failed together

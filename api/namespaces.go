@@ -10,6 +10,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/store"
@@ -176,17 +177,6 @@ func (s *server) deleteNamespace(c echo.Context, q request.Query, namespace stri
 	return respondNothing(c, err)
 }
 
-// countsResponse is the number of users with each status.
-type countsResponse struct {
-	// The time at which the statuses were evaluated.
-	AsOf   request.Timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
-	Green  int64             `json:"green" format:"int64" minimum:"0"`
-	Yellow int64             `json:"yellow" format:"int64" minimum:"0"`
-	Grey   int64             `json:"grey" format:"int64" minimum:"0"`
-	// The sum of green, yellow and grey.
-	Total int64 `json:"total" format:"int64" minimum:"0"`
-} // @name Counts
-
 // @ID countUsers
 // @Summary Count users by status
 // @Description Counts the users that a list with the same parameters returns over all its pages. Requires the scope
@@ -197,7 +187,7 @@ type countsResponse struct {
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"
 // @Param as_of query string false "time of evaluation"
-// @Success 200 {object} countsResponse "The number of users with each status."
+// @Success 200 {object} session.Counts "The number of users with each status."
 // @Router /v1/namespaces/{namespace}/counts [get]
 func (s *server) counts(c echo.Context, q request.Query, namespace string) error {
 	ctx, users := c.Request().Context(), s.listReader(c, namespace, q)
@@ -209,13 +199,5 @@ func (s *server) counts(c echo.Context, q request.Query, namespace string) error
 	if err != nil {
 		return err
 	}
-	return request.Respond(c, showCounts(n, p.asOf))
-}
-
-// showCounts returns what a response shows of the number of users with each status at a time.
-func showCounts(n map[lastseen.Status]int64, asOf lastseen.Instant) countsResponse {
-	green, yellow, grey := n[lastseen.Green], n[lastseen.Yellow], n[lastseen.Grey]
-	return countsResponse{
-		AsOf: request.Timestamp(asOf), Green: green, Yellow: yellow, Grey: grey, Total: green + yellow + grey,
-	}
+	return request.Respond(c, session.ShowCounts(n, p.asOf))
 }

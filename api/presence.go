@@ -1,8 +1,6 @@
 package api
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"net/http"
 	"strconv"
@@ -219,13 +217,7 @@ func etagOf(e evaluated, users []presence) string {
 			content = append(u.userDetails.appendFields(append(content, 1)), 0) // nor do user IDs begin with byte 1
 		}
 	}
-	return hashTag(content)
-}
-
-// hashTag returns a hash of a content, in quotes.
-func hashTag(content []byte) string {
-	sum := sha256.Sum256(content)
-	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	return request.Tag(content)
 }
 
 // AppendJSON is for [request.WriteJSON].

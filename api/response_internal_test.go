@@ -10,15 +10,19 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/apitest/kit"
+	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/request"
+	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
 )
 
 // TestCallJSONOfOthers checks what a call shows of which the store has no valid JSON, and no device.
 func TestCallJSONOfOthers(t *testing.T) {
-	text := string(shown().Call(nil, lastseen.Call{
+	encoded, err := json.Marshal(session.ShowCall(lastseen.Call{
 		ID: "c1", From: "alice", To: `"bob"`, State: lastseen.Ended, By: "bob", App: "not JSON", Over: kit.Now,
 	}))
+	require.NoError(t, err)
+	text := string(encoded)
 	require.Contains(t, text, `"to":"\"bob\""`)
 	require.Contains(t, text, `"by":{"user":"bob","device":null}`)
 	require.Contains(t, text, `"app":null`)
@@ -29,14 +33,14 @@ func TestCallJSONOfOthers(t *testing.T) {
 func TestDotWords(t *testing.T) {
 	t.Parallel()
 	const minute, day = 60_000, 24 * 60 * 60_000
-	for age, want := range map[lastseen.Instant]string{
+	for age, want := range map[int64]string{
 		-5000: "just now", 0: "just now", minute - 1: "just now", minute: "1 minute ago",
 		2*minute - 1: "1 minute ago", 2 * minute: "2 minutes ago", 60*minute - 1: "59 minutes ago",
 		60 * minute: "1 hour ago", day - 1: "23 hours ago", day: "1 day ago", 30*day - 1: "29 days ago",
 		30 * day: "1 month ago", 365*day - 1: "12 months ago", 365 * day: "1 year ago",
 		9000 * 365 * day: "9000 years ago",
 	} {
-		require.Equal(t, want, ago(age))
+		require.Equal(t, want, web.Ago(age))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -91,7 +90,7 @@ func (s *server) getDot(c echo.Context, q request.Query, namespace, user string)
 	// Pages of any origin may show the image, and opened as a page, it loads nothing.
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	header.Set("Content-Security-Policy", "default-src 'none'")
-	if cached(c, hashTag(image), v.maxAge([]presence{p})) {
+	if cached(c, request.Tag(image), v.maxAge([]presence{p})) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	header.Set(echo.HeaderContentType, "image/svg+xml")
@@ -122,36 +121,14 @@ func dotTitle(p presence, asOf lastseen.Instant) string {
 	case p.LastSeen == 0:
 		title += " is offline"
 	case said != "":
-		title += " is " + said + " and was last seen " + ago(asOf-lastseen.Instant(p.LastSeen))
+		title += " is " + said + " and was last seen " + web.Ago(int64(asOf)-int64(p.LastSeen))
 	default:
-		title += " was last seen " + ago(asOf-lastseen.Instant(p.LastSeen))
+		title += " was last seen " + web.Ago(int64(asOf)-int64(p.LastSeen))
 	}
 	if p.userDetails != nil && p.Note != "" {
 		title += ": " + p.Note
 	}
 	return title
-}
-
-// ago returns how long ago something was, in the largest unit of which at least one has passed.
-func ago(age lastseen.Instant) string {
-	const minute = 60_000 // milliseconds
-	for _, unit := range []struct {
-		length lastseen.Instant
-		name   string
-	}{
-		{365 * 24 * 60 * minute, "year"},
-		{30 * 24 * 60 * minute, "month"},
-		{24 * 60 * minute, "day"},
-		{60 * minute, "hour"},
-		{minute, "minute"},
-	} {
-		if n := int(age / unit.length); n == 1 {
-			return "1 " + unit.name + " ago"
-		} else if n > 1 {
-			return strconv.Itoa(n) + " " + unit.name + "s ago"
-		}
-	}
-	return "just now"
 }
 
 // @ID deleteUser

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"net/netip"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/request"
+	"github.com/lastseen/lastseen/api/telemetry"
 )
 
 // Gate decides who can use which route.
@@ -138,6 +140,16 @@ func (g *Gate) checkKnown(c echo.Context, p Permission) error {
 		return nil //nolint:nilerr // the handler returns that error
 	}
 	return g.CheckServed(namespace)
+}
+
+// Attributes returns the attributes of a request in log lines.
+func (g *Gate) Attributes(c echo.Context) []slog.Attr {
+	return []slog.Attr{
+		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
+		slog.String("method", telemetry.Bounded(c.Request().Method, telemetry.MaxReason)),
+		slog.String("route", c.Path()),
+		slog.String("caller", g.Limiter.NameOf(CallerOf(c), g.Limiter.Proxies.Client(c.Request()))),
+	}
 }
 
 // NameOf returns the caller that something is charged to, in the form key:NAME, user:HASH or address:IP. The hash is

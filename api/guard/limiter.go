@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/problem"
@@ -91,6 +94,16 @@ func ErrBodyMemory(caller limit.Policy, share int64) error {
 	return problem.Errorf(problem.RateLimited,
 		"Limit for one %s: %d KiB of request bodies at the same time. Send fewer requests at the same time.",
 		caller, share>>10).RetryAfter(1) // second: a body that arrives at a usual pace is complete by then
+}
+
+// ExportMemory registers metrics of the memory for bodies.
+func ExportMemory(register promauto.Factory, bodies *limit.Memory, max int64) {
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lastseen_body_memory_bytes", Help: "Memory that request bodies take now.",
+	}, func() float64 { return float64(bodies.Used()) })
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lastseen_body_memory_limit_bytes", Help: "Memory that request bodies can take.",
+	}, func() float64 { return float64(max) })
 }
 
 // CallerKey returns the key of an authenticated caller.

@@ -11,8 +11,8 @@ import (
 
 // Event is a ping or a leave, as it was sent.
 type Event struct {
-	At     jsontext.Value  `json:"at" swaggertype:"string" validate:"optional"`
-	Device *Device `json:"device" validate:"optional"`
+	At     jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
+	Device *Device        `json:"device" validate:"optional"`
 	// Only for pings: whether the person uses the device. It requires a device. Default: active.
 	Activity string `json:"activity" validate:"optional"`
 	// Only for leaves: how long to wait before the leave is recorded, up to a minute, such as `5s`. A ping in the

@@ -2,6 +2,8 @@ package request
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
 	"math/rand/v2"
 	"mime"
 	"net/http"
@@ -100,6 +102,12 @@ func MediaType(c echo.Context) (string, error) {
 		return "", problem.Errorf(problem.UnsupportedMediaType,
 			"Unsupported content type %.60q: send %s.", value, JSON)
 	}
+}
+
+// Tag returns the ETag of a content, in quotes: a hash.
+func Tag(content []byte) string {
+	sum := sha256.Sum256(content)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
 
 // TagMatches reports whether one of the If-None-Match headers is a star or lists the ETag: see RFC 9110, section

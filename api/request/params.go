@@ -226,3 +226,10 @@ func PathParam(c echo.Context, name string) (string, error) {
 	}
 	return decoded, nil
 }
+
+// IsCall reports whether a call can have an ID.
+func IsCall(id string) bool {
+	return id != "" && len(id) <= lastseen.MaxCallIDLen && !strings.ContainsFunc(id, func(r rune) bool {
+		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	})
+}

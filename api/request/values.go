@@ -16,9 +16,14 @@ func CheckUsers(users []string, max int) error {
 		return problem.Errorf(problem.TooManyItems,
 			"There are %d users: send at most %d in one request.", len(users), max)
 	}
+	return CheckEach(users, lastseen.CheckUser)
+}
+
+// CheckEach returns an error unless all users pass a check.
+func CheckEach(users []string, check func(string) error) error {
 	var bad problem.Items
 	for i, user := range users {
-		if err := lastseen.CheckUser(user); err != nil {
+		if err := check(user); err != nil {
 			bad.Add(i, problem.From(problem.InvalidUser, err))
 		}
 	}
@@ -39,6 +44,50 @@ func DecodeScalar(d *jsontext.Decoder, s *Scalar) error {
 	}
 	*s = Scalar(token.String())
 	return nil
+}
+
+// App is a JSON value that clients store with a call; empty for none.
+type App string
+
+// MarshalJSONTo writes the value, or null for none; see [json.MarshalerTo].
+func (a App) MarshalJSONTo(e *jsontext.Encoder) error {
+	if value := jsontext.Value(a); value.IsValid() {
+		return e.WriteValue(value)
+	}
+	return e.WriteToken(jsontext.Null)
+}
+
+// DecodeApp returns what decodes any JSON value of at most some bytes without spaces; null as none.
+func DecodeApp(maximum int) func(*jsontext.Decoder, *App) error {
+	return func(d *jsontext.Decoder, app *App) error { return decodeApp(d, app, maximum) }
+}
+
+func decodeApp(d *jsontext.Decoder, app *App, maximum int) error {
+	value, err := d.ReadValue()
+	if err != nil || value.Kind() == 'n' {
+		return err
+	}
+	value = value.Clone()
+	if err := value.Compact(); err != nil {
+		return err
+	}
+	if len(value) > maximum {
+		return problem.Errorf(problem.InvalidCall,
+			"app has %d bytes: at most %d are allowed.", len(value), maximum)
+	}
+	if err := CheckNumbers("app", value, problem.InvalidCall); err != nil {
+		return err
+	}
+	*app = App(value)
+	return nil
+}
+
+// Optional returns a string in a response; nil, which is null, for an empty one.
+func Optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }
 
 // Timestamp is an instant in a response: RFC 3339, or null if it is 0.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
+	"strconv"
 )
 
 // disc is the path of a disc in a square of 16 units, and the outline of all shapes. Even-odd filling cuts out what
@@ -34,4 +35,26 @@ func Dot(dot, title string, size int) []byte {
 	return fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%[1]d" viewBox="0 0 16 16" `+
 		`role="img"><title>%s</title><path fill="%s" fill-rule="evenodd" d="%s"/></svg>`+"\n",
 		size, escaped.Bytes(), paint, path)
+}
+
+// Ago returns how long some milliseconds are ago, in the largest unit of which at least one has passed.
+func Ago(age int64) string {
+	const minute = 60_000 // milliseconds
+	for _, unit := range []struct {
+		length int64
+		name   string
+	}{
+		{365 * 24 * 60 * minute, "year"},
+		{30 * 24 * 60 * minute, "month"},
+		{24 * 60 * minute, "day"},
+		{60 * minute, "hour"},
+		{minute, "minute"},
+	} {
+		if n := int(age / unit.length); n == 1 {
+			return "1 " + unit.name + " ago"
+		} else if n > 1 {
+			return strconv.Itoa(n) + " " + unit.name + "s ago"
+		}
+	}
+	return "just now"
 }

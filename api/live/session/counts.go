@@ -151,5 +151,5 @@ func (f *following) sendCounts(c counted) bool {
 	if f.newest.Load().checkCounts(f.namespace, f.currentCaller()) != nil {
 		return true
 	}
-	return f.send(append(f.Show.Counts([]byte(`{"counts":`), c.users, c.asOf), '}'))
+	return f.send(append(appendShown([]byte(`{"counts":`), ShowCounts(c.users, c.asOf)), '}'))
 }

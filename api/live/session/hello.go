@@ -216,7 +216,7 @@ func (n *session) welcome(s *Server, id string, asked *watchQuery, first feed.Ba
 		b = n.appendSelf(b, thresholds, own)
 	}
 	if n.isShownCalls() {
-		b = n.appendCalls(append(b, `,"calls":`...), own.ongoing)
+		b = appendCalls(append(b, `,"calls":`...), own.ongoing)
 	}
 	b = append(b, ',')
 	if asked != nil && asked.feed {

@@ -2,7 +2,7 @@
 // changes, and sends users what concerns themselves. A [Hub] has the sessions of a process, which outlive reloads, and
 // uses the newest [Server] for everything. Requests that stay open are [Waiting], some to stream events.
 //
-// It knows neither routes nor package echo. What responses show, too, is encoded by its caller: see [Show].
+// It knows neither routes nor package echo. Presences, which responses show, too, are encoded by its caller: see [Show].
 package session
 
 import (
@@ -42,13 +42,11 @@ type Options struct {
 	Classify func(error) *problem.Error
 }
 
-// Show are the parts of frames that responses over HTTP also have. Each function appends JSON.
+// Show are the presences in frames, which responses over HTTP also have. Each function appends JSON.
 type Show struct {
 	Presence func(b []byte, user string, p store.Published) []byte
 	// Self appends the fields of a user's own presence.
-	Self   func(b []byte, user string, s lastseen.State, t lastseen.Thresholds, now lastseen.Instant) []byte
-	Call   func(b []byte, c lastseen.Call) []byte
-	Counts func(b []byte, n map[lastseen.Status]int64, asOf lastseen.Instant) []byte
+	Self func(b []byte, user string, s lastseen.State, t lastseen.Thresholds, now lastseen.Instant) []byte
 }
 
 // Server is what sessions use of a server. A reload replaces it. All fields are required.
@@ -94,6 +92,24 @@ func (h *Hub) Configure(s *Server) {
 	h.newest.Store(s)
 	h.Reloads.Wake()
 	go h.checkSockets()
+}
+
+// CheckUpgrade returns an error unless a request is one for a WebSocket.
+func CheckUpgrade(r *http.Request) error {
+	if !transport.IsUpgrade(r) || r.Method != http.MethodGet || !transport.IsSupportedVersion(r) {
+		return &problem.Error{
+			Code: problem.UpgradeRequired, Detail: "This path serves WebSockets, version " + transport.SocketVersion +
+				", over HTTP/1.1: send the headers Upgrade, Connection and Sec-WebSocket-Version.",
+			Header: map[string]string{
+				"Upgrade": "websocket", "Connection": "Upgrade",
+				"Sec-WebSocket-Version": transport.SocketVersion,
+			},
+		}
+	}
+	if err := transport.CheckUpgrade(r); err != nil {
+		return problem.Errorf(problem.InvalidParameter, "Invalid request for a WebSocket: %v.", err)
+	}
+	return nil
 }
 
 // Opening is a request for a WebSocket.

@@ -105,7 +105,7 @@ func (n *session) sendOwn() {
 	}
 	if len(calls) > 0 && n.isShownCalls() {
 		for _, c := range calls {
-			n.send(append(n.Show.Call([]byte(`{"call":`), c), '}'))
+			n.send(append(appendShown([]byte(`{"call":`), ShowCall(c)), '}'))
 		}
 	}
 }
@@ -140,13 +140,13 @@ func (n *session) appendSelf(b []byte, t lastseen.Thresholds, own beginning) []b
 }
 
 // appendCalls appends the calls of a user as a list.
-func (n *session) appendCalls(b []byte, calls []lastseen.Call) []byte {
+func appendCalls(b []byte, calls []lastseen.Call) []byte {
 	b = append(b, '[')
 	for i, c := range calls {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = n.Show.Call(b, c)
+		b = appendShown(b, ShowCall(c))
 	}
 	return append(b, ']')
 }
