@@ -59,7 +59,7 @@ func (s *server) sessions() *session.Server {
 		Limits: limits, Connections: s.Connections, Calls: s.Calls, Logger: s.Logger,
 		Thresholds:   func(namespace string) lastseen.Thresholds { return s.settings(namespace).Thresholds },
 		PingInterval: func(namespace string) time.Duration { return s.settings(namespace).PingInterval },
-		CheckServed:  s.checkServed, Count: s.countNow, RetryAfter: s.retryAfter,
+		CheckServed:  s.checkServed, Count: s.countNow,
 	}
 }
 

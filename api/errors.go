@@ -39,7 +39,7 @@ func (s *server) handleError(err error, c echo.Context) {
 		return // too late for another response
 	}
 	if status == http.StatusServiceUnavailable {
-		header.Set(echo.HeaderRetryAfter, s.retryAfter())
+		header.Set(echo.HeaderRetryAfter, strconv.Itoa(s.load.RetryAfter(s.Random())))
 	}
 	for name, value := range e.Header {
 		header.Set(name, value)
@@ -50,12 +50,6 @@ func (s *server) handleError(err error, c echo.Context) {
 		s.Logger.Debug("response not sent", "request_id", body.RequestID, "error", err)
 	}
 	request.Drain(c)
-}
-
-// retryAfter returns the value of Retry-After of a 503: 1 to 5 seconds at random, so that clients that failed together
-// do not come back together, and up to 15 seconds under load.
-func (s *server) retryAfter() string {
-	return strconv.Itoa(1 + int(s.Random()*(5+10*s.load.Level())))
 }
 
 // classify returns what the response says about an error.

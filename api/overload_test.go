@@ -253,17 +253,14 @@ func TestCallsInProgressAreLoad(t *testing.T) {
 
 // TestRetryAfterGrows checks that clients that are refused together come back in more and more different seconds.
 func TestRetryAfterGrows(t *testing.T) {
-	random := 0.0
-	s := &server{Shared: quietShared(), Config: Config{Random: func() float64 { return random }}}
-	require.Equal(t, "1", s.retryAfter())
-	random = 0.999
-	require.Equal(t, "5", s.retryAfter())
+	load := quietShared().load
+	require.Equal(t, 1, load.RetryAfter(0))
+	require.Equal(t, 5, load.RetryAfter(0.999))
 	for range 300 {
-		s.load.Read(1)
+		load.Read(1)
 	}
-	require.Equal(t, "15", s.retryAfter())
-	random = 0
-	require.Equal(t, "1", s.retryAfter())
+	require.Equal(t, 15, load.RetryAfter(0.999))
+	require.Equal(t, 1, load.RetryAfter(0))
 }
 
 // TestLoadMetrics checks the metrics of the load by exact values.

@@ -124,6 +124,10 @@ func (o *Load) Level() float64 { return math.Float64frombits(o.load.Load()) }
 // possible, at 0.8.
 func (o *Load) Stretch() float64 { return min(1, max(0, (o.Level()-0.3)/(0.8-0.3))) }
 
+// RetryAfter returns after how many seconds a client should try again what failed: 1 to 5 at random, given a number in
+// [0, 1), so that clients that failed together do not come back together, and up to 15 under load.
+func (o *Load) RetryAfter(random float64) int { return 1 + int(random*(5+10*o.Level())) }
+
 // IntervalFactor returns by how much the ping interval of the namespace with the most room is stretched, 1 or more.
 func (o *Load) IntervalFactor() float64 {
 	return 1 + o.Stretch()*(max(1, math.Float64frombits(o.factor.Load()))-1)

@@ -25,10 +25,3 @@ func (t *Tally) Add(k Key, n, max int) bool {
 	}
 	return true
 }
-
-// Of returns how many a caller has.
-func (t *Tally) Of(k Key) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.counts[k]
-}

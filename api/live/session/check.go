@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 	"runtime"
-	"slices"
 	"sync"
 
 	"github.com/lastseen/lastseen/api/auth"
@@ -74,15 +73,14 @@ func (h *Hub) checkSockets() {
 
 // keysFirst sorts sessions: those of tokens are last.
 func keysFirst(sessions []*session) []*session {
-	var ofTokens []*session
-	ofKeys := slices.DeleteFunc(sessions, func(n *session) bool {
-		caller := n.currentCaller()
-		isToken := caller != nil && caller.Kind == auth.ByToken
-		if isToken {
+	var ofKeys, ofTokens []*session
+	for _, n := range sessions {
+		if caller := n.currentCaller(); caller != nil && caller.Kind == auth.ByToken {
 			ofTokens = append(ofTokens, n)
+		} else {
+			ofKeys = append(ofKeys, n)
 		}
-		return isToken
-	})
+	}
 	return append(ofKeys, ofTokens...)
 }
 

@@ -63,7 +63,7 @@ func (h *Hub) Watch(caller *auth.Caller, n int) (end func(), err error) {
 	return l.Clear, l.Set(n, caller)
 }
 
-func (h *Hub) WatchesOf(caller limit.Key) int { return h.Subscriptions.Users.Of(caller) }
+func (h *Hub) WatchesOf(caller limit.Key) int { return tallied(&h.Subscriptions.Users, caller) }
 
 func (h *Hub) CountFollowers(namespace string) int {
 	h.counting.mu.Lock()
@@ -94,3 +94,12 @@ func KeysFirst(sessions []*session) []*session { return keysFirst(sessions) }
 
 // CheckSockets has all sessions checked, as after a reload.
 func (h *Hub) CheckSockets() { h.checkSockets() }
+
+// tallied returns how many a caller has.
+func tallied(t *limit.Tally, k limit.Key) (n int) {
+	for !t.Add(k, 1, n+1) {
+		n++
+	}
+	t.Add(k, -1, 0)
+	return n
+}

@@ -208,12 +208,11 @@ type problemBody struct {
 
 // retryAfterMs returns after how many milliseconds a client should try again; 0 if the error does not depend on time.
 func (s *Server) retryAfterMs(e *problem.Error) int64 {
-	after := e.Header["Retry-After"]
-	if after == "" && e.Code.Type().Status == http.StatusServiceUnavailable {
-		after = s.RetryAfter()
+	seconds, _ := strconv.Atoi(e.Header["Retry-After"]) // 0 for none
+	if seconds == 0 && e.Code.Type().Status == http.StatusServiceUnavailable {
+		seconds = s.Load.RetryAfter(s.Random())
 	}
-	seconds, _ := strconv.ParseInt(after, 10, 64) // 0 for none
-	return seconds * time.Second.Milliseconds()
+	return int64(seconds) * time.Second.Milliseconds()
 }
 
 // withID ends the content of a frame, and the frame with the ID of the one that it responds to.

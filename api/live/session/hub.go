@@ -62,8 +62,6 @@ type Server struct {
 	CheckServed func(namespace string) error
 	// Count returns how many users have each status at a time, which it also returns.
 	Count func(ctx context.Context, namespace string) (map[lastseen.Status]int64, lastseen.Instant, error)
-	// RetryAfter returns after how many seconds a client should try again what failed; another value each time.
-	RetryAfter func() string
 }
 
 // Hub has the sessions of a process. Its methods may be called by many goroutines at once.

@@ -12,21 +12,16 @@ type Waker struct {
 	endThis func()
 }
 
-// Round returns a context that ends when Wake is called next.
-func (w *Waker) Round() context.Context {
+// Wait returns a context that ends with its parent, and when Wake is called. Look for what there is to do after Wait,
+// not before: what was noted before a Wake is then not missed.
+func (w *Waker) Wait(parent context.Context) (ctx context.Context, done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ctx == nil {
 		w.begin()
 	}
-	return w.ctx
-}
-
-// Wait returns a context that ends with its parent, and when Wake is called. Look for what there is to do after Wait,
-// not before: what was noted before a Wake is then not missed.
-func (w *Waker) Wait(parent context.Context) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(parent)
-	stop := context.AfterFunc(w.Round(), cancel)
+	stop := context.AfterFunc(w.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 

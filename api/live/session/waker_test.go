@@ -6,15 +6,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWaker: a round lasts until the next wake.
+// TestWaker: who waits is woken by the next wake.
 func TestWaker(t *testing.T) {
 	t.Parallel()
 	var r Waker
 	r.Wake() // before the first use
-	first := r.Round()
-	require.NoError(t, first.Err())
-	require.Same(t, first, r.Round())
+	ctx, done := r.Wait(t.Context())
+	defer done()
+	require.NoError(t, ctx.Err())
 	r.Wake()
-	require.Error(t, first.Err())
-	require.NoError(t, r.Round().Err())
+	<-ctx.Done()
+	next, done := r.Wait(t.Context())
+	require.NoError(t, next.Err())
+	done()
+	require.Error(t, next.Err())
 }
