@@ -120,7 +120,8 @@ func arrows() map[string][]string {
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
 			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/guard",
-			"api/live/webhooks", "cmd/lastseen/internal/config", "cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",
+			"api/live/webhooks", "cmd/lastseen/internal/config", "cmd/lastseen/internal/admin",
+			"cmd/lastseen/internal/tracing",
 		},
 		"cmd/lastseen/internal/config": {
 			"", "api", "api/auth", "api/guard", "api/live/webhooks", "store/connections", "store/feed",

@@ -240,7 +240,8 @@ func (s *server) handler() http.Handler {
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
 	if s.AccessLog {
-		e.Pre(telemetry.AccessLog(s.Logger, s.Now, s.gate.Attributes)) // first, so that it sees each response as it was sent
+		// First, so that it sees each response as it was sent.
+		e.Pre(telemetry.AccessLog(s.Logger, s.Now, s.gate.Attributes))
 	}
 	if s.Tracer != nil {
 		e.Pre(telemetry.Trace(s.Tracer))
@@ -295,8 +296,9 @@ var (
 	noSniff = []string{"nosniff"}
 )
 
-// begin gives every request an ID, which the response repeats. While the server is draining, the response ends its connection; HTTP/2 has no such header, and package net/http sends
-// GOAWAY instead. It also measures the request. Separate middlewares would cost two allocations each.
+// begin gives every request an ID, which the response repeats. While the server is draining, the response ends its
+// connection; HTTP/2 has no such header, and package net/http sends GOAWAY instead. It also measures the request.
+// Separate middlewares would cost two allocations each.
 func (s *server) begin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Response().Header()

@@ -171,7 +171,7 @@ func (p *callsPoll) next() (calls []lastseen.Call, position callPosition, err er
 		}
 		return err
 	}
-	p.Waiting.Open()
+	p.Open()
 	defer p.Close()
 	changed, err := p.awaitWithin(telemetry.CallPoll, p.wait,
 		func(ctx context.Context) (changed bool, again time.Duration, err error) {

@@ -259,7 +259,7 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 		Caller: func() *auth.Caller { return w.caller },
 		Wake:   w.Wake,
 	})
-	if err := w.Subscription.Open(c.Request().Context(), asked.Query); err != nil {
+	if err := w.Open(c.Request().Context(), asked.Query); err != nil {
 		return nil, err
 	}
 	w.Waiting.Open()
@@ -269,7 +269,7 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 // close ends the watch.
 func (w *watch) close() {
 	w.Waiting.Close()
-	w.Subscription.Close()
+	w.Close()
 }
 
 // respond writes a response with the next changes. It waits for changes up to a time.

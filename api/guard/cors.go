@@ -29,12 +29,12 @@ func CORS(origins []string) echo.MiddlewareFunc {
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 		},
 		AllowHeaders: []string{
-			"Accept", "Authorization", "baggage", "Content-Type", request.IdempotencyKey, "If-None-Match", "Last-Event-ID",
-			"Prefer", "traceparent", "tracestate", "X-Request-Id",
+			"Accept", "Authorization", "baggage", "Content-Type", request.IdempotencyKey, "If-None-Match",
+			"Last-Event-ID", "Prefer", "traceparent", "tracestate", "X-Request-Id",
 		},
 		ExposeHeaders: []string{
-			request.PingAfterHeader, "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id",
-			"ETag", "Location", "WWW-Authenticate", request.AgeHeader,
+			request.PingAfterHeader, "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy",
+			"X-Request-Id", "ETag", "Location", "WWW-Authenticate", request.AgeHeader,
 		},
 		MaxAge: preflightAge,
 	})
@@ -47,8 +47,8 @@ func isPreflight(r *http.Request) bool {
 }
 
 // ExplainCORS logs why a browser refuses a call of a page: these refusals have no status. It looks at the response, as
-// the browser does. The level is debug, but info for the first refusal of an origin in an hour. The attributes are those
-// of a request.
+// the browser does. The level is debug, but info for the first refusal of an origin in an hour. The attributes are
+// those of a request.
 func ExplainCORS(
 	logger *slog.Logger, hourly *telemetry.Throttle, attributes func(echo.Context) []slog.Attr,
 ) echo.MiddlewareFunc {

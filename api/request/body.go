@@ -14,6 +14,7 @@ import (
 	"github.com/lastseen/lastseen/api/problem"
 )
 
+// The times that a request can take.
 const (
 	Timeout      = 30 * time.Second // for a whole request to arrive
 	WriteTimeout = 30 * time.Second // for its response to be written, after that

@@ -120,7 +120,8 @@ func (e Event) Wait(longest time.Duration) (time.Duration, *problem.Error) {
 	case err != nil:
 		return 0, problem.Errorf(problem.InvalidDuration, "after: %v.", err)
 	case after > longest:
-		return 0, problem.Errorf(problem.InvalidDuration, "Invalid after %.40q: use at most %ds.", e.After, longest/time.Second)
+		return 0, problem.Errorf(problem.InvalidDuration, "Invalid after %.40q: use at most %ds.", e.After,
+			longest/time.Second)
 	}
 	return after, nil
 }

@@ -221,7 +221,8 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	// still follow changes get what they are owed.
 	longer := context.WithoutCancel(ctx)
 	stops := []func(){
-		inBackground(ctx, retention.Run, registrar.Run, r.webhooks.Run, func(ctx context.Context) { r.run(ctx, hangups) }),
+		inBackground(ctx, retention.Run, registrar.Run, r.webhooks.Run,
+			func(ctx context.Context) { r.run(ctx, hangups) }),
 		inBackground(longer, r.shared.Listen),
 		inBackground(longer, r.callManager.Run),
 		inBackground(longer, r.registry.Run),

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -149,7 +150,7 @@ func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	testserver.EachStore(t, func(t *testing.T, store []string) {
 		r := newReceiver(t)
-		args := append(store, "--config", r.config(t), "--admin-listen", "127.0.0.1:0")
+		args := slices.Concat(store, []string{"--config", r.config(t), "--admin-listen", "127.0.0.1:0"})
 		onRedis := strings.HasPrefix(store[1], "redis")
 		servers := []*testserver.Server{testserver.Start(t, args...)}
 		if onRedis {

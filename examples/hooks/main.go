@@ -74,6 +74,6 @@ func remind(server, domain, user string) error {
 		log.Printf("%q has no address", user)
 		return nil // a user's ID can be any text, and to try again does not help
 	}
-	text := fmt.Sprintf("From: chat@%s\r\nTo: %s\r\nSubject: You missed a message\r\n\r\nSee you in the chat!\r\n", domain, to)
+	text := fmt.Sprintf("From: chat@%s\r\nTo: %s\r\nSubject: You missed a message\r\n\r\nSee you!\r\n", domain, to)
 	return smtp.SendMail(server, nil, "chat@"+domain, []string{to.Address}, []byte(text))
 }

@@ -96,8 +96,8 @@ type Update struct {
 	User string
 	store.Published
 	Recorded lastseen.Instant // when the newest change was appended, by the store's clock; 0 in snapshots
-	// Was is what readers were told before the changes, without the time. Only watchers of everyone have it, and not for
-	// users of a snapshot, of its pages, or of a reset.
+	// Was is what readers were told before the changes, without the time. Only watchers of everyone have it, and not
+	// for users of a snapshot, of its pages, or of a reset.
 	Was store.Published
 }
 

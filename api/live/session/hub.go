@@ -2,7 +2,8 @@
 // changes, and sends users what concerns themselves. A [Hub] has the sessions of a process, which outlive reloads, and
 // uses the newest [Server] for everything. Requests that stay open are [Waiting], some to stream events.
 //
-// It knows neither routes nor package echo. Presences, which responses show, too, are encoded by its caller: see [Show].
+// It knows neither routes nor package echo. Presences, which responses show, too, are encoded by its caller: see
+// [Show].
 package session
 
 import (
@@ -191,7 +192,8 @@ func (h *Hub) Signal(ctx context.Context, signal store.Signal, consequence strin
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
 	defer cancel()
 	if err := h.newest.Load().Store.Signal(ctx, signal); err != nil && !errors.Is(err, store.ErrNoSignals) {
-		h.Failures.Defects.Log(slog.LevelWarn, "signal "+signal.Kind, "a signal to other servers was not sent: "+consequence,
+		h.Failures.Defects.Log(slog.LevelWarn, "signal "+signal.Kind,
+			"a signal to other servers was not sent: "+consequence,
 			slog.String("namespace", signal.Namespace), slog.Any("error", err))
 	}
 }

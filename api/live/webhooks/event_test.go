@@ -56,7 +56,8 @@ func TestEvents(t *testing.T) {
 		require.Equal(t, want, string(got[0].body))
 		require.Regexp(t, `^msg_[a-z2-7]{32}$`, got[0].id)
 	}
-	require.NotEqual(t, e.reset().id, e.reset().id)
+	one, two := e.reset(), e.reset()
+	require.NotEqual(t, one.id, two.id)
 }
 
 // TestEventsAreBounded: what does not fit is in the next event, every user once and in order, and only the last part of

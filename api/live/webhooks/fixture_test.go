@@ -27,7 +27,7 @@ type fixture struct {
 	log     strings.Builder
 
 	mu       sync.Mutex
-	answer   func(r *http.Request, body string) (*http.Response, error)
+	reply    reply
 	requests []received
 	batches  []feed.Batch // that the next watcher has
 	wake     func()
@@ -57,6 +57,7 @@ func (f *fixture) Reset(string)                { f.locked(func() { f.observed.re
 func (f *fixture) Lag(_ string, d time.Duration) {
 	f.locked(func() { f.observed.lags = append(f.observed.lags, d) })
 }
+
 func (f *fixture) Now(context.Context) (lastseen.Instant, error) {
 	return lastseen.InstantOf(time.Now()), nil
 }
@@ -83,9 +84,15 @@ func (f *fixture) RoundTrip(r *http.Request) (*http.Response, error) {
 	require.NoError(f.t, err)
 	f.mu.Lock()
 	f.requests = append(f.requests, received{r.Header.Get("webhook-id"), string(body), time.Now()})
-	answer := f.answer
+	reply := f.reply
 	f.mu.Unlock()
-	return answer(r, string(body))
+	code, header, err := reply(r, string(body))
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader("shown to nobody")),
+	}, nil
 }
 
 // Next implements [Watcher].
@@ -139,21 +146,20 @@ func (f *fixture) got() (types []string) {
 	return types
 }
 
-// status answers with a status code, and headers.
-func status(code int, header ...string) func(*http.Request, string) (*http.Response, error) {
+// reply is what the receiver answers to a request: a status and headers.
+type reply func(r *http.Request, body string) (status int, header http.Header, err error)
+
+// status is a reply with a status, and headers.
+func status(code int, header ...string) reply {
 	h := http.Header{}
 	for k := 0; k < len(header); k += 2 {
 		h.Set(header[k], header[k+1])
 	}
-	return func(*http.Request, string) (*http.Response, error) {
-		return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader("shown to nobody"))}, nil
-	}
+	return func(*http.Request, string) (int, http.Header, error) { return code, h, nil }
 }
 
-// answers has the receiver answer otherwise from now on.
-func (f *fixture) answers(answer func(*http.Request, string) (*http.Response, error)) {
-	f.locked(func() { f.answer = answer })
-}
+// replies has the receiver answer otherwise from now on.
+func (f *fixture) replies(r reply) { f.locked(func() { f.reply = r }) }
 
 // run runs a test with a manager, until what it begins with was delivered.
 func run(t *testing.T, test func(t *testing.T, f *fixture, m *Manager)) {
@@ -163,7 +169,7 @@ func run(t *testing.T, test func(t *testing.T, f *fixture, m *Manager)) {
 		require.NoError(t, err)
 		receiver, err := url.Parse("https://hooks.example.com/secret-path")
 		require.NoError(t, err)
-		f := &fixture{t: t, answer: status(http.StatusNoContent), observed: observed{tried: map[Result]int{}}}
+		f := &fixture{t: t, reply: status(http.StatusNoContent), observed: observed{tried: map[Result]int{}}}
 		f.webhook = &Webhook{
 			Name: "app", Entry: "1", URL: receiver, Secrets: secrets, Report: Online,
 			Namespaces: func(namespace string) bool { return namespace == "chat" },

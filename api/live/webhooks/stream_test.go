@@ -50,19 +50,19 @@ func TestHolds(t *testing.T) {
 // TestRepeats: what fails is sent again, the same bytes under the same ID, and nothing overtakes it.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
-	unreachable := func(*http.Request, string) (*http.Response, error) { return nil, errors.New("unreachable") }
-	for name, answer := range map[string]func(*http.Request, string) (*http.Response, error){
+	unreachable := func(*http.Request, string) (int, http.Header, error) { return 0, nil, errors.New("unreachable") }
+	for name, answer := range map[string]reply{
 		"no response": unreachable, "500": status(500), "408": status(408), "425": status(425), "429": status(429),
 		"redirect": status(302, "Location", "https://elsewhere.example.com/"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(t, func(t *testing.T, f *fixture, m *Manager) {
-				f.answers(answer)
+				f.replies(answer)
 				f.send(comes("alice"), comes("bob"))
 				time.Sleep(time.Minute)
 				require.GreaterOrEqual(t, m.Stats()[0].Behind, 59*time.Second)
-				f.answers(status(200))
+				f.replies(status(200))
 				time.Sleep(maxRetry)
 				f.mu.Lock()
 				first, tries := f.requests[0], f.requests[:len(f.requests)-1]
@@ -96,11 +96,11 @@ func TestRetryAfter(t *testing.T) {
 		require.Equal(t, want, retryAfter(header, now), header)
 	}
 	run(t, func(t *testing.T, f *fixture, _ *Manager) {
-		f.answers(status(503, "Retry-After", "90"))
+		f.replies(status(503, "Retry-After", "90"))
 		f.send(comes("alice"))
 		time.Sleep(90*time.Second - time.Millisecond)
 		require.Equal(t, []string{"changed alice"}, f.got())
-		f.answers(status(200))
+		f.replies(status(200))
 		time.Sleep(time.Millisecond)
 		require.Equal(t, []string{"changed alice"}, f.got())
 	})
@@ -110,10 +110,10 @@ func TestRetryAfter(t *testing.T) {
 func TestRefusedEvents(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, f *fixture, _ *Manager) {
-		f.answers(status(400))
+		f.replies(status(400))
 		f.send(comes("alice", "bob"))
 		require.Equal(t, []string{"changed alice bob"}, f.got())
-		f.answers(status(200))
+		f.replies(status(200))
 		f.send(comes("carol"))
 		require.Equal(t, []string{"changed carol"}, f.got())
 		require.Equal(t, 2, f.observed.dropped)
@@ -125,7 +125,7 @@ func TestRefusedEvents(t *testing.T) {
 func TestTooLargeEvents(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, f *fixture, _ *Manager) {
-		f.answers(func(r *http.Request, body string) (*http.Response, error) {
+		f.replies(func(r *http.Request, body string) (int, http.Header, error) {
 			if strings.Count(body, `"user"`) > 1 || strings.Contains(body, "dora") {
 				return status(413)(r, body)
 			}
@@ -144,10 +144,10 @@ func TestTooLargeEvents(t *testing.T) {
 func TestGone(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, f *fixture, m *Manager) {
-		f.answers(status(410))
+		f.replies(status(410))
 		f.send(comes("alice"))
 		require.Equal(t, []string{"changed alice"}, f.got())
-		f.answers(status(200))
+		f.replies(status(200))
 		time.Sleep(time.Hour)
 		require.Empty(t, f.got())
 		require.Equal(t, []Stats{{Webhook: "app", Holding: true, Disabled: true}}, m.Stats())
@@ -168,7 +168,7 @@ func TestGone(t *testing.T) {
 func TestLostPlace(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, f *fixture, _ *Manager) {
-		f.answers(status(500))
+		f.replies(status(500))
 		f.send(comes("alice"))
 		time.Sleep(time.Hour)
 		resets := map[string]bool{}
@@ -181,7 +181,7 @@ func TestLostPlace(t *testing.T) {
 		require.LessOrEqual(t, len(resets), 6)
 		require.NotEmpty(t, resets)
 		f.got()
-		f.answers(status(200))
+		f.replies(status(200))
 		time.Sleep(2 * maxRetry)
 		got := f.got()
 		require.Equal(t, []string{"reset", "snapshot zoe"}, got[len(got)-2:])
@@ -241,9 +241,9 @@ func TestNoFeed(t *testing.T) {
 func TestHangingReceiver(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, f *fixture, _ *Manager) {
-		f.answers(func(r *http.Request, _ string) (*http.Response, error) {
+		f.replies(func(r *http.Request, _ string) (int, http.Header, error) {
 			<-r.Context().Done()
-			return nil, r.Context().Err()
+			return 0, nil, r.Context().Err()
 		})
 		f.send(comes("alice"))
 		time.Sleep(tryTimeout + 2*time.Second)

@@ -67,7 +67,7 @@ func formats(low, high int, tag reflect.StructTag) map[string]format {
 			display: displayURL,
 		},
 		"collector": {takes: "a URL such as http://localhost:4318/v1/traces", parse: parseURL, display: displayURL},
-		"receiver":  {takes: "an http or https URL", parse: parseReceiver, display: func(string) string { return "xxxxx" }},
+		"receiver":  {takes: "an http or https URL", parse: parseReceiver},
 		"[]auth.Pattern": {parse: listOf(auth.ParsePattern), takes: "namespaces (chat-* matches names that " +
 			"start with chat-, * matches all)"},
 		"[]netip.Prefix": {takes: "IP addresses and networks, such as 10.0.0.0/8", parse: listOf(parseNetwork)},

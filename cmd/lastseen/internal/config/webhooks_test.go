@@ -69,10 +69,10 @@ func TestWrongWebhooks(t *testing.T) {
 		return "; use " + d.Takes
 	}
 	for fields, want := range map[string]string{
-		good:                                                              ".namespaces is missing" + takes("namespaces"),
+		good:                                                              ".namespaces is missing; use a list",
 		good + ", namespaces: [a], reports: x":                            ".reports: unknown setting, did you mean report?",
 		good + ", namespaces: [a], report: all":                           `.report: "all" is not valid; use online or status`,
-		good + ", namespaces: [a], hold: 1h":                              `.hold: "1h" is not valid; use 0, or a duration from 1s to 5m`,
+		good + ", namespaces: [a], hold: 1h":                              `.hold: "1h" is not valid; use 0, or a duration from 1s`,
 		good + ", namespaces: [a], hold: 10":                              ".hold: ",
 		good + ", namespaces: a":                                          ".namespaces holds a single value" + takes("namespaces"),
 		good + ", namespaces: [a], ca-file: " + missing:                   ".ca-file: no such file or directory",
