@@ -29,6 +29,13 @@ type event struct {
 }
 
 func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	listen := flag.String("listen", "127.0.0.1:9000", "address to listen on")
 	secret := flag.String("secret-file", "hook", "file with the secret of the webhook")
 	server := flag.String("smtp", "localhost:25", "mail server")
@@ -36,18 +43,18 @@ func main() {
 	flag.Parse()
 	text, err := os.ReadFile(*secret)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	hook, err := standardwebhooks.NewWebhook(strings.TrimSpace(string(text)))
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	listener, err := net.Listen("tcp", *listen)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	log.Printf("receiving at http://%s/", listener.Addr())
-	log.Fatal(http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 		var e event
 		if err != nil || hook.Verify(body, r.Header) != nil || json.Unmarshal(body, &e) != nil {
@@ -64,7 +71,7 @@ func main() {
 				return
 			}
 		}
-	})))
+	}))
 }
 
 // remind mails a user. It would first look whether there are messages to read.
