@@ -71,7 +71,8 @@ func checkHeaders(request *http.Request) error {
 
 // CheckPath is a middleware that makes the router use the path as it was sent, so that %2F in a name is not a
 // separator, and refuses empty segments. RawPath is the path as sent unless it is empty. EscapedPath would ignore it if
-// it had a byte that should be encoded, such as a quote, and %2F would become a slash. CheckPath also checks the headers.
+// it had a byte that should be encoded, such as a quote, and %2F would become a slash. CheckPath also checks the
+// headers.
 func CheckPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := checkHeaders(c.Request()); err != nil { // a separate middleware would cost an allocation

@@ -189,8 +189,8 @@ func TestLostPlace(t *testing.T) {
 	})
 }
 
-// TestResets: if changes were lost to the feed, the receiver gets a reset at once; if it was too slow for it, one in ten
-// minutes.
+// TestResets: if changes were lost to the feed, the receiver gets a reset at once; if it was too slow for it, one in
+// ten minutes.
 func TestResets(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, f *fixture, _ *Manager) {
