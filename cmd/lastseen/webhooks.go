@@ -92,8 +92,8 @@ func (s webhookStats) Collect(out chan<- prometheus.Metric) {
 		gauge(w.Webhook, "holding", "1 on the server that delivers for the webhook.", toFloat(w.Holding))
 		gauge(w.Webhook, "disabled", "1 if the receiver answered 410: nothing is delivered.", toFloat(w.Disabled))
 		gauge(w.Webhook, "namespaces", "Namespaces that this server delivers for the webhook.", float64(w.Namespaces))
-		gauge(w.Webhook, "behind_seconds", "For how long the oldest event that waits has been sent again and again.",
-			w.Behind.Seconds())
+		gauge(w.Webhook, "behind_seconds",
+			"For how long the receiver accepts nothing, in the namespace where that is longest.", w.Behind.Seconds())
 	}
 }
 

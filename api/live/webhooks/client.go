@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"syscall"
 	"time"
@@ -63,11 +62,18 @@ func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return err
 	}
-	if ip := addr.Addr().Unmap(); ip.IsLinkLocalUnicast() || ip.IsMulticast() {
+	ip := addr.Addr().Unmap()
+	if b := ip.As16(); nat64().Contains(ip) { // such networks translate to an address of IPv4
+		ip = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	if ip.IsLinkLocalUnicast() || ip.IsMulticast() {
 		return errLinkLocal
 	}
 	return nil
 }
+
+// nat64 is the well-known prefix of RFC 6052.
+func nat64() netip.Prefix { return netip.MustParsePrefix("64:ff9b::/96") }
 
 // client sends requests of a webhook.
 type client struct {
@@ -106,7 +112,7 @@ func (c *client) try(ctx context.Context, w *Webhook, e event) answer {
 	r.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
 	response, err := c.Do(r)
 	if err != nil {
-		return answer{Result: Failed, reason: withoutURL(err)}
+		return answer{Result: Failed, reason: reasonOf(err)}
 	}
 	defer response.Body.Close()
 	_, _ = io.CopyN(io.Discard, response.Body, maxResponse) // so that the connection can be used again
@@ -143,22 +149,26 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// withoutURL returns the cause of an error of a client, whose text has the URL, which can be a secret.
-func withoutURL(err error) error {
-	var failed *url.Error
-	if errors.As(err, &failed) {
-		if failed.Timeout() {
-			return errors.New("no response in time")
-		}
-		err = failed.Err
-	}
-	var dial *net.OpError
-	if errors.As(err, &dial) { // without the address
-		err = dial.Err
-	}
+// reasonOf returns why there is no response, for the log. The text of an error can have the URL or parts of a response,
+// both of which can be secrets, so it says only what is known to have neither.
+func reasonOf(err error) error {
+	var timeout net.Error
 	var dns *net.DNSError
-	if errors.As(err, &dns) {
+	var certificate *tls.CertificateVerificationError
+	var system syscall.Errno
+	switch {
+	case errors.Is(err, errLinkLocal):
+		return errLinkLocal
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return errors.New("no response in time")
+	case errors.As(err, &dns):
 		return errors.New("the name of the receiver cannot be resolved")
+	case errors.As(err, &certificate):
+		return errors.New("the certificate of the receiver is not valid")
+	case errors.As(err, &system):
+		return system
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the receiver closed the connection")
 	}
-	return err
+	return errors.New("the response is not valid")
 }

@@ -1,8 +1,12 @@
 package webhooks
 
 import (
+	"bufio"
 	"context"
 	"crypto/x509"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -31,9 +35,9 @@ func TestRequest(t *testing.T) {
 	signer, err := standardwebhooks.NewWebhook(secretOf(32, 1))
 	require.NoError(t, err)
 	e := testEncoder().reset()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := make([]byte, len(e.body))
-		_, _ = r.Body.Read(body)
+		_, _ = io.ReadFull(r.Body, body)
 		user, password, _ := r.BasicAuth()
 		if r.Method != http.MethodPost || r.URL.RequestURI() != "/hooks?a=b" || user+password != "alicesecret" ||
 			r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Webhook-Id") != e.id ||
@@ -41,8 +45,9 @@ func TestRequest(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a handshake fails
+	server.StartTLS()
 	t.Cleanup(server.Close)
-	server.Config.ErrorLog = nil
 	address := strings.Replace(server.URL, "://", "://alice:secret@", 1) + "/hooks?a=b"
 	w, unknown := receiver(t, address, nil)
 	a := unknown.try(t.Context(), w, e)
@@ -74,6 +79,7 @@ func TestLinkLocalAddresses(t *testing.T) {
 	t.Parallel()
 	for address, refused := range map[string]bool{
 		"169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.1.1]:80": true, "224.0.0.1:80": true,
+		"[64:ff9b::a9fe:a9fe]:80": true, "[64:ff9b::a00:1]:80": false,
 		"10.0.0.1:80": false, "127.0.0.1:80": false, "[::1]:80": false, "192.168.1.1:443": false, "[fd00::1]:80": false,
 	} {
 		err := refuseLinkLocal("tcp", address, nil)
@@ -87,6 +93,33 @@ func TestLinkLocalAddresses(t *testing.T) {
 	a := c.try(t.Context(), w, testEncoder().reset())
 	require.Equal(t, Failed, a.Result)
 	require.EqualError(t, a.reason, "link-local addresses are refused")
+}
+
+// TestReasonsHideResponses: no reason for the log has a part of a response that is not HTTP.
+func TestReasonsHideResponses(t *testing.T) {
+	t.Parallel()
+	for _, response := range []string{
+		"HTTP/1.1 private\r\n\r\n", "HTTP/1.1 200 OK\r\nprivate\r\n\r\n", "private",
+		"HTTP/1.1 302 Found\r\nLocation: http://[private\r\nContent-Length: 0\r\n\r\n", "",
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { listener.Close() })
+		go func() {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
+			_, _ = conn.Write([]byte(response))
+		}()
+		w, c := receiver(t, "http://"+listener.Addr().String(), nil)
+		a := c.try(t.Context(), w, testEncoder().reset())
+		require.Equal(t, Failed, a.Result, response)
+		require.NotContains(t, a.reason.Error(), "private")
+		require.NotContains(t, a.reason.Error(), "127.0.0.1")
+	}
 }
 
 // TestReasonsHideTheURL: no reason for the log has the URL, or the name of the receiver.

@@ -14,7 +14,7 @@ import (
 const (
 	Changed  = "presence.changed"  // users who changed
 	Reset    = "presence.reset"    // changes may be missing: a snapshot follows
-	Snapshot = "presence.snapshot" // a part of all users who are not grey
+	Snapshot = "presence.snapshot" // a part of all users who are not grey, and of users who changed meanwhile
 )
 
 const (
@@ -48,7 +48,7 @@ func (e encoder) changed(changes []change) []event {
 	presences := make([][]byte, len(changes))
 	for k, c := range changes {
 		b := e.append([]byte{'{'}, c.Update)
-		if was := c.Was.Status; was != "" {
+		if was := c.Was.Status; was != "" && c.Known() {
 			b = append(append(append(b, `,"previous":"`...), was...), '"')
 		}
 		presences[k] = append(b, '}')

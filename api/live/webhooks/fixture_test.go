@@ -33,7 +33,8 @@ type fixture struct {
 	wake     func()
 	watchers int
 	closed   int
-	lost     bool // another server has the lease
+	lost     bool  // another server has the lease
+	leaseErr error // of asking for it
 	watchErr error
 	observed observed
 }
@@ -71,7 +72,7 @@ func (f *fixture) locked(do func()) {
 func (f *fixture) Lease(context.Context, string, time.Duration) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return !f.lost, nil
+	return !f.lost && f.leaseErr == nil, f.leaseErr
 }
 
 func (f *fixture) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {
@@ -160,6 +161,22 @@ func status(code int, header ...string) reply {
 
 // replies has the receiver answer otherwise from now on.
 func (f *fixture) replies(r reply) { f.locked(func() { f.reply = r }) }
+
+// change changes the entry of the webhook.
+func (f *fixture) change(entry string, hold time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed := *f.webhook
+	changed.Entry, changed.Hold = entry, hold
+	f.webhook = &changed
+}
+
+// use changes the entry of the webhook, and waits until the manager knows.
+func (f *fixture) use(entry string, hold time.Duration) {
+	f.change(entry, hold)
+	time.Sleep(lookEvery)
+	synctest.Wait()
+}
 
 // run runs a test with a manager, until what it begins with was delivered.
 func run(t *testing.T, test func(t *testing.T, f *fixture, m *Manager)) {

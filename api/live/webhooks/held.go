@@ -9,26 +9,26 @@ import (
 	"github.com/lastseen/lastseen/store/feed"
 )
 
-// change is what a receiver is told about a user.
+// change is what a receiver learns about a user.
 type change struct {
 	feed.Update
-	due time.Time // when it has held for long enough
+	since time.Time // when it began to hold
 }
 
-// held has the changes that wait until they have held for some time, in the order in which that ends. A user who is
-// again as the receiver was told before needs no report.
+// held has the changes that wait until they have held for some time, in the order in which they began. A user who is
+// again as the receiver knows needs no report.
 type held struct {
 	users map[string]*list.Element // of order
 	order list.List                // of *change
 }
 
-// add adds a change, for a webhook's report and hold.
-func (h *held) add(u feed.Update, w *Webhook, now time.Time) {
+// add adds a change, for a webhook's report.
+func (h *held) add(u feed.Update, report Report, now time.Time) {
 	before := u.Was
 	if e := h.users[u.User]; e != nil {
 		waiting := e.Value.(*change) //nolint:forcetypeassert // the list has nothing else
 		before = waiting.Was
-		if !w.Report.differs(waiting.Published, u.Published) { // it holds on
+		if !report.differs(waiting.Published, u.Published) { // it holds on
 			u.Was = before
 			waiting.Update = u
 			return
@@ -36,28 +36,28 @@ func (h *held) add(u feed.Update, w *Webhook, now time.Time) {
 		h.order.Remove(e)
 		delete(h.users, u.User)
 	}
-	if !w.Report.differs(before, u.Published) {
+	if !report.differs(before, u.Published) {
 		return
 	}
 	if h.users == nil {
 		h.users = map[string]*list.Element{}
 	}
 	u.Was = before
-	h.users[u.User] = h.order.PushBack(&change{u, now.Add(w.Hold)})
+	h.users[u.User] = h.order.PushBack(&change{u, now})
 }
 
-// next returns when the first change is due, and false if there is none.
-func (h *held) next() (due time.Time, any bool) {
+// next returns when the first change began to hold, and false if there is none.
+func (h *held) next() (since time.Time, any bool) {
 	first := h.order.Front()
 	if first == nil {
-		return due, false
+		return since, false
 	}
-	return first.Value.(*change).due, true //nolint:forcetypeassert // the list has nothing else
+	return first.Value.(*change).since, true //nolint:forcetypeassert // the list has nothing else
 }
 
-// take removes up to a number of changes that are due.
-func (h *held) take(now time.Time, limit int) (due []change) {
-	for at, ok := h.next(); ok && !at.After(now) && len(due) < limit; at, ok = h.next() {
+// take removes up to a number of changes that began to hold at a time, or before.
+func (h *held) take(until time.Time, limit int) (due []change) {
+	for since, ok := h.next(); ok && !since.After(until) && len(due) < limit; since, ok = h.next() {
 		c := h.order.Remove(h.order.Front()).(*change) //nolint:forcetypeassert // the list has nothing else
 		delete(h.users, c.User)
 		due = append(due, *c)
@@ -67,13 +67,15 @@ func (h *held) take(now time.Time, limit int) (due []change) {
 
 func (h *held) len() int { return h.order.Len() }
 
-// differs reports whether a receiver is told about a user who was published as one, and is now as the other. The times
-// make no difference, but that a user who was forgotten has none.
+// differs reports whether a receiver learns about a user who was published as one, and is now as the other. The times
+// make no difference. What was published before a user was deleted is not known for certain.
 func (r Report) differs(was, is store.Published) bool {
-	if r == Online {
+	if r == Online && is.Known() {
 		return isOnline(was) != isOnline(is)
 	}
 	return !was.Same(is) || !is.Known()
 }
 
-func isOnline(p store.Published) bool { return p.Status != lastseen.Grey }
+func isOnline(p store.Published) bool {
+	return p.Status == lastseen.Green || p.Status == lastseen.Yellow
+}

@@ -44,7 +44,6 @@ func TestHeld(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &Webhook{Report: c.report, Hold: 10 * time.Second}
 			start := time.Unix(1_795_000_000, 0)
 			var h held
 			var due []string
@@ -52,10 +51,10 @@ func TestHeld(t *testing.T) {
 				now := start.Add(time.Duration(at) * time.Second)
 				for _, s := range c.steps {
 					if s.at == at {
-						h.add(update("alice", s.was, s.is), w, now)
+						h.add(update("alice", s.was, s.is), c.report, now)
 					}
 				}
-				for _, r := range h.take(now, 100) {
+				for _, r := range h.take(now.Add(-10*time.Second), 100) {
 					due = append(due, now.Sub(start).String()+" "+string(r.Was.Status)+" "+string(r.Status))
 				}
 			}
@@ -69,10 +68,10 @@ func TestHeld(t *testing.T) {
 // TestHeldInOrder: changes are taken in the order in which they are due, and at most as many as asked for.
 func TestHeldInOrder(t *testing.T) {
 	t.Parallel()
-	w, now := &Webhook{Report: Online}, time.Unix(1_795_000_000, 0)
+	now := time.Unix(1_795_000_000, 0)
 	var h held
 	for _, user := range []string{"c", "a", "b"} {
-		h.add(update(user, lastseen.Grey, lastseen.Green), w, now)
+		h.add(update(user, lastseen.Grey, lastseen.Green), Online, now)
 	}
 	var users []string
 	for _, limit := range []int{2, 2} {
@@ -83,14 +82,21 @@ func TestHeldInOrder(t *testing.T) {
 	require.Equal(t, []string{"c", "a", "b"}, users)
 }
 
-// TestForgottenUsers: a receiver is told of a user who was deleted, unless it reports who is online and the user was
-// not.
+// TestForgottenUsers: a receiver learns of a user who was deleted, whatever it knows: who was green and left before may
+// be published as grey before the deletion.
 func TestForgottenUsers(t *testing.T) {
 	t.Parallel()
 	forgotten := store.Published{Status: lastseen.Grey}
-	require.True(t, Status.differs(forgotten, forgotten))
-	require.False(t, Online.differs(forgotten, forgotten))
-	require.True(t, Online.differs(store.Published{Status: lastseen.Yellow}, forgotten))
+	for _, report := range []Report{Status, Online} {
+		require.True(t, report.differs(forgotten, forgotten))
+		require.True(t, report.differs(store.Published{Status: lastseen.Yellow}, forgotten))
+	}
+	u := update("alice", lastseen.Grey, lastseen.Grey)
+	u.At = 0
+	body := testEncoder().changed([]change{{Update: u}})[0].body
+	require.NotContains(t, string(body), "previous")
+	green := store.Published{State: lastseen.State{At: 7}, Status: lastseen.Green}
+	require.True(t, Online.differs(store.Published{}, green), "what was before is not known")
 }
 
 // TestReportStatus: details of a user are a change of their own.

@@ -18,6 +18,7 @@ type runner struct {
 	logger  *slog.Logger
 	current atomic.Pointer[entry]
 	slots   chan struct{} // one for each request that is open
+	held    atomic.Int64  // users whose changes are held
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -68,37 +69,40 @@ func (r *runner) end() {
 func (r *runner) run(ctx context.Context, lease string) {
 	var granted, list time.Time
 	for ctx.Err() == nil {
-		asked := time.Now()
+		asked, next := time.Now(), lookEvery
 		ok, err := r.lease(ctx, lease, leaseTime)
 		switch {
 		case ok:
 			granted = asked
 		case err == nil:
 			granted = time.Time{}
+		default:
+			next = renewRetry
 		}
-		if !r.hold(err == nil && ok || asked.Sub(granted) < leaseTime-2*lookEvery) {
+		switch now := time.Now(); {
+		case !r.setHolding(now.Before(granted.Add(holdTime))):
 			r.stop(func(*stream) bool { return true })
 			list = time.Time{}
-		} else if now := time.Now(); !now.Before(list) {
-			r.list(ctx)
+		case !now.Before(list):
+			r.list(ctx, granted.Add(holdTime))
 			list = now.Add(max(listEvery, time.Since(now)*listShare))
 		}
-		pause(ctx, lookEvery)
+		pause(ctx, next)
 	}
 	r.stop(func(*stream) bool { return true })
-	if r.hold(false); time.Since(granted) < leaseTime { // so that the next server does not have to wait
+	if r.setHolding(false); time.Since(granted) < leaseTime { // so that the next server does not have to wait
 		_, _ = r.lease(context.WithoutCancel(ctx), lease, time.Millisecond)
 	}
 }
 
 func (r *runner) lease(ctx context.Context, name string, ttl time.Duration) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookEvery)
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	return r.o.Store.Lease(ctx, name, ttl)
 }
 
-// hold notes whether this server delivers, and returns whether there is anything to deliver to.
-func (r *runner) hold(holding bool) bool {
+// setHolding notes whether this server delivers, and returns whether there is anything to deliver to.
+func (r *runner) setHolding(holding bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.holding = holding
@@ -108,20 +112,29 @@ func (r *runner) hold(holding bool) bool {
 // disabled reports whether the receiver said that it is gone. The caller holds the lock.
 func (r *runner) disabled() bool { return r.gone != "" && r.gone == r.current.Load().Entry }
 
-// disable ends delivering until the entry changes.
-func (r *runner) disable(e *entry) {
+// disable ends delivering until the entry changes. It returns false if the entry of the request has changed already.
+func (r *runner) disable(e *entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gone = e.Entry
-	r.logger.Error("the receiver answered 410: the webhook is disabled until its entry changes or the server restarts")
+	if e.Entry != r.current.Load().Entry {
+		return false
+	}
+	if !r.disabled() { // several requests can be open
+		r.gone = e.Entry
+		r.logger.Error("the receiver answered 410: the webhook is disabled until its entry changes, or another " +
+			"server takes over")
+	}
+	return true
 }
 
-// list has the namespaces delivered that exist now. If the store is away, those before are.
-func (r *runner) list(ctx context.Context) {
+// list has the namespaces delivered that exist now. If the store does not say which by a time, those before are.
+func (r *runner) list(ctx context.Context, until time.Time) {
+	inTime, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
 	w, most := r.current.Load(), r.o.MaxNamespaces()
 	var wanted []string
 	for after := ""; ; {
-		page, err := r.o.Store.Namespaces(ctx, after, listPage)
+		page, err := r.o.Store.Namespaces(inTime, after, listPage)
 		if err != nil {
 			return
 		}
@@ -150,6 +163,11 @@ func (r *runner) follow(ctx context.Context, wanted []string) {
 	r.stop(func(s *stream) bool {
 		if _, ok := slices.BinarySearch(wanted, s.namespace); ok {
 			s.listed = now
+		}
+		select {
+		case <-s.ended: // the receiver was gone
+			return true
+		default:
 		}
 		return now.Sub(s.listed) >= endAfter || !r.current.Load().Namespaces(s.namespace)
 	})

@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	maxHeld     = 100_000 // users of a namespace whose changes are held; then no more are read
+	maxHeld     = 100_000 // users of a webhook whose changes are held; then no more are read
 	minRetry    = time.Second
 	maxRetry    = 5 * time.Minute
 	followRetry = time.Second // after the store failed
 	noFeedRetry = time.Minute // after the store said that there is no feed
+	fullRetry   = time.Second // while maxHeld are held
 )
 
 // The reasons for which a stream begins again, or ends.
@@ -32,8 +33,10 @@ type stream struct {
 	namespace string
 	wake      chan struct{}
 	held      held
-	nextReset time.Time
-	failing   atomic.Pointer[time.Time] // since when the receiver has taken nothing; nil if it took the last event
+	counted   int                       // of held, in the runner's sum
+	nextReset time.Time                 // when a reset costs nothing
+	spare     bool                      // one reset can be earlier
+	failing   atomic.Pointer[time.Time] // since when the receiver accepts nothing; nil if it accepted the last event
 
 	// The runner's.
 
@@ -59,17 +62,42 @@ func (s *stream) run(ctx context.Context) {
 		case errors.Is(err, errReset):
 			retry = 0
 		case errors.Is(err, errLost):
-			retry = time.Until(s.nextReset)
+			s.failed(time.Now(), err)
+			retry = 0
 		case errors.Is(err, store.ErrNoFeed):
 			s.r.warn("the namespace has no changes feed", "namespace", s.namespace)
 			retry = noFeedRetry
 		default:
 			s.r.warn("cannot follow the namespace; trying again", "namespace", s.namespace, "error", err)
 		}
-		if pause(ctx, retry); ctx.Err() != nil {
+		s.held = held{}
+		s.count()
+		if pause(ctx, max(retry, s.resetWait())); ctx.Err() != nil {
 			return
 		}
 	}
+}
+
+// resetWait returns for how long a reset has to wait: one in resetEvery, and another one if there was none for long.
+func (s *stream) resetWait() time.Duration {
+	if s.spare {
+		return 0
+	}
+	return time.Until(s.nextReset)
+}
+
+// noteReset notes that a reset was delivered.
+func (s *stream) noteReset() {
+	now := time.Now()
+	s.spare = now.Sub(s.nextReset) >= resetEvery || s.spare && !now.Before(s.nextReset)
+	s.nextReset = now.Add(resetEvery)
+	s.r.o.Observe.Reset(s.r.current.Load().Name)
+}
+
+// count adds what is held to the sum of the webhook.
+func (s *stream) count() {
+	s.r.held.Add(int64(s.held.len() - s.counted))
+	s.counted = s.held.len()
 }
 
 // follow delivers a reset, a snapshot, and changes until something fails.
@@ -81,10 +109,9 @@ func (s *stream) follow(ctx context.Context) error {
 		return err
 	}
 	defer w.Close()
-	s.held = held{}
 	for begun, paging, more := false, false, false; ; {
-		b, ok, again := feed.Batch{}, false, time.Hour
-		if s.held.len() < maxHeld {
+		b, ok, again := feed.Batch{}, false, fullRetry
+		if s.r.held.Load() < maxHeld {
 			b, ok, again, err = w.Next(ctx, maxUsers)
 		}
 		switch {
@@ -93,13 +120,16 @@ func (s *stream) follow(ctx context.Context) error {
 		case !ok:
 		case begun && (b.Snapshot || b.Reset):
 			return whyReset(more)
+		case begun && !paging && b.Page: // the namespace was deleted, and exists again
+			return errReset
 		case !begun || paging:
 			err = s.snapshot(ctx, b, !begun)
 			begun, paging = true, b.More
 		default:
 			for _, u := range b.Users {
-				s.held.add(u, s.r.current.Load().Webhook, time.Now())
+				s.held.add(u, s.r.current.Load().Report, time.Now())
 			}
+			s.count()
 		}
 		if err == nil {
 			err = s.deliverDue(ctx)
@@ -131,8 +161,8 @@ func (s *stream) notify() {
 
 // await waits until there may be something to do.
 func (s *stream) await(ctx context.Context, again time.Duration) {
-	if due, ok := s.held.next(); ok {
-		again = min(again, time.Until(due))
+	if since, ok := s.held.next(); ok {
+		again = min(again, time.Until(since.Add(s.r.current.Load().Hold)))
 	}
 	t := time.NewTimer(again)
 	defer t.Stop()
@@ -153,8 +183,7 @@ func (s *stream) snapshot(ctx context.Context, b feed.Batch, first bool) error {
 		if err := s.deliver(ctx, e.reset()); err != nil {
 			return err
 		}
-		s.nextReset = time.Now().Add(resetEvery)
-		s.r.o.Observe.Reset(s.r.current.Load().Name)
+		s.noteReset()
 	}
 	return s.deliverAll(ctx, e.snapshot(b.Users, b.More))
 }
@@ -162,7 +191,9 @@ func (s *stream) snapshot(ctx context.Context, b feed.Batch, first bool) error {
 // deliverDue delivers the changes that have held for long enough.
 func (s *stream) deliverDue(ctx context.Context) error {
 	for {
-		due := s.held.take(time.Now(), maxUsers)
+		hold := s.r.current.Load().Hold
+		due := s.held.take(time.Now().Add(-hold), maxUsers)
+		s.count()
 		if len(due) == 0 {
 			return nil
 		}
@@ -173,15 +204,14 @@ func (s *stream) deliverDue(ctx context.Context) error {
 		if err := s.deliverAll(ctx, e.changed(due)); err != nil {
 			return err
 		}
-		s.observeLag(ctx, due)
+		s.observeLag(ctx, due, hold)
 	}
 }
 
 // observeLag observes how late the oldest of some changes was delivered.
-func (s *stream) observeLag(ctx context.Context, delivered []change) {
-	w := s.r.current.Load()
-	lag := time.Since(delivered[0].due)
-	if w.Hold == 0 {
+func (s *stream) observeLag(ctx context.Context, delivered []change, hold time.Duration) {
+	lag := time.Since(delivered[0].since) - hold
+	if hold == 0 {
 		now, err := s.r.o.Store.Now(ctx)
 		if err != nil {
 			return // the lag is not known
@@ -190,7 +220,7 @@ func (s *stream) observeLag(ctx context.Context, delivered []change) {
 			lag = max(lag, now.Sub(c.Recorded))
 		}
 	}
-	s.r.o.Observe.Lag(w.Name, lag)
+	s.r.o.Observe.Lag(s.r.current.Load().Name, lag)
 }
 
 func (s *stream) encoder(ctx context.Context) (encoder, error) {
@@ -207,7 +237,7 @@ func (s *stream) deliverAll(ctx context.Context, events []event) error {
 	return nil
 }
 
-// deliver sends an event until the receiver takes or refuses it. It returns errLost if that takes longer than changes
+// deliver sends an event until the receiver accepts or refuses it. It returns errLost if that takes longer than changes
 // are kept, and errGone if the receiver is gone.
 func (s *stream) deliver(ctx context.Context, e event) error {
 	begun := time.Now()
@@ -224,8 +254,10 @@ func (s *stream) deliver(ctx context.Context, e event) error {
 			s.recovered()
 			return s.refused(ctx, e, a)
 		case Gone:
-			s.r.disable(w)
-			return errGone
+			if s.r.disable(w) {
+				return errGone
+			}
+			continue // the entry changed meanwhile
 		}
 		s.failed(begun, a.reason)
 		pause(ctx, max(a.retryAfter, s.backoff(tries)))
@@ -274,16 +306,16 @@ func (s *stream) refused(ctx context.Context, e event, a answer) error {
 	return nil
 }
 
-// failed notes that the receiver took nothing. The first time is logged.
+// failed notes that the receiver accepts nothing. The first time is logged.
 func (s *stream) failed(since time.Time, reason error) {
 	if s.failing.CompareAndSwap(nil, &since) {
-		s.r.warn("the receiver does not take events; trying again", "namespace", s.namespace, "error", reason)
+		s.r.warn("the receiver does not accept events; trying again", "namespace", s.namespace, "error", reason)
 	}
 }
 
-// recovered notes that the receiver took or refused an event.
+// recovered notes that the receiver accepted or refused an event.
 func (s *stream) recovered() {
 	if since := s.failing.Swap(nil); since != nil {
-		s.r.logger.Info("the receiver takes events again", "namespace", s.namespace, "after", time.Since(*since))
+		s.r.logger.Info("the receiver accepts events again", "namespace", s.namespace, "after", time.Since(*since))
 	}
 }

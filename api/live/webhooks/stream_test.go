@@ -33,11 +33,7 @@ func TestDelivers(t *testing.T) {
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, f *fixture, _ *Manager) {
-		held := *f.webhook
-		held.Entry, held.Hold = "2", time.Minute
-		f.locked(func() { f.webhook = &held })
-		time.Sleep(lookEvery)
-		synctest.Wait()
+		f.use("2", time.Minute)
 		f.send(comes("alice"))
 		time.Sleep(time.Minute - time.Millisecond)
 		require.Empty(t, f.got())
@@ -77,7 +73,7 @@ func TestRepeats(t *testing.T) {
 				got := f.got()
 				require.Equal(t, []string{"changed alice", "changed bob"}, got[len(got)-2:])
 				require.Zero(t, m.Stats()[0].Behind)
-				require.Contains(t, f.log.String(), "the receiver takes events again")
+				require.Contains(t, f.log.String(), "the receiver accepts events again")
 				require.Equal(t, 1, f.observed.reset)
 			})
 		})
@@ -189,21 +185,90 @@ func TestLostPlace(t *testing.T) {
 	})
 }
 
-// TestResets: if changes were lost to the feed, the receiver gets a reset at once; if it was too slow for it, one in
-// ten minutes.
+// TestResets: if changes were lost to the feed, the receiver gets a reset at once. If that happens again and again,
+// also because it is too slow, it gets one in ten minutes.
 func TestResets(t *testing.T) {
 	t.Parallel()
-	run(t, func(t *testing.T, f *fixture, _ *Manager) {
+	run(t, func(t *testing.T, f *fixture, m *Manager) {
 		f.send(feed.Batch{Reset: true})
 		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
-		slow := comes("alice")
-		slow.More = true
-		f.send(slow, feed.Batch{Reset: true})
-		require.Equal(t, []string{"changed alice"}, f.got())
-		time.Sleep(resetEvery - time.Minute)
-		require.Empty(t, f.got())
-		time.Sleep(2 * time.Minute)
+		for range 3 {
+			slow := comes("alice")
+			slow.More = true
+			f.send(slow, feed.Batch{Reset: true})
+			require.Equal(t, []string{"changed alice"}, f.got())
+			time.Sleep(resetEvery - 10*time.Second)
+			require.Empty(t, f.got())
+			require.GreaterOrEqual(t, m.Stats()[0].Behind, resetEvery-11*time.Second, "an alert fires")
+			time.Sleep(12 * time.Second)
+			require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
+			require.Zero(t, m.Stats()[0].Behind)
+		}
+		time.Sleep(2 * resetEvery)
+		f.send(feed.Batch{Reset: true})
 		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
+	})
+}
+
+// TestNamespaceAgain: a namespace that was deleted and exists again begins with a reset: what was before is not known.
+func TestNamespaceAgain(t *testing.T) {
+	t.Parallel()
+	run(t, func(t *testing.T, f *fixture, _ *Manager) {
+		f.send(feed.Batch{Page: true, Users: []feed.Update{update("alice", "", lastseen.Green)}})
+		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
+	})
+}
+
+// TestHoldIsReloaded: a shorter hold is for what is held already, too.
+func TestHoldIsReloaded(t *testing.T) {
+	t.Parallel()
+	run(t, func(t *testing.T, f *fixture, _ *Manager) {
+		f.use("1", 5*time.Minute)
+		f.send(comes("alice"))
+		require.Empty(t, f.got())
+		f.use("2", time.Second)
+		f.send(comes("bob"))
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"changed alice", "changed bob"}, f.got())
+	})
+}
+
+// TestGoneDuringAReload: 410 is about the entry of the request, and not about one that replaced it meanwhile.
+func TestGoneDuringAReload(t *testing.T) {
+	t.Parallel()
+	run(t, func(t *testing.T, f *fixture, m *Manager) {
+		f.replies(func(*http.Request, string) (int, http.Header, error) {
+			f.replies(status(200))
+			f.change("2", 0)
+			time.Sleep(lookEvery + time.Millisecond) // until the manager has seen it
+			return http.StatusGone, nil, nil
+		})
+		f.send(comes("alice"))
+		time.Sleep(lookEvery + time.Second)
+		require.Equal(t, []string{"changed alice", "changed alice"}, f.got())
+		require.False(t, m.Stats()[0].Disabled)
+		f.send(comes("bob"))
+		require.Equal(t, []string{"changed bob"}, f.got())
+	})
+}
+
+// TestLeaseIsNotRenewed: a store that does not respond for a moment changes nothing. Before the lease can have ended,
+// delivering ends.
+func TestLeaseIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	run(t, func(t *testing.T, f *fixture, m *Manager) {
+		fail := func(err error) { f.locked(func() { f.leaseErr = err }) }
+		fail(store.ErrUnavailable)
+		time.Sleep(lookEvery + renewRetry)
+		fail(nil)
+		time.Sleep(time.Minute)
+		require.Empty(t, f.got())
+		require.True(t, m.Stats()[0].Holding)
+		fail(store.ErrUnavailable)
+		time.Sleep(leaseTime - time.Second)
+		synctest.Wait()
+		require.False(t, m.Stats()[0].Holding)
+		require.Equal(t, f.watchers, f.closed)
 	})
 }
 

@@ -5,8 +5,9 @@
 //
 // For each webhook and namespace there is one sequence of events. It begins with the users who are not grey, in the
 // parts of a snapshot; changes follow. An event is sent again, with the same bytes and the same ID, until the receiver
-// takes or refuses it; the next one waits for that. If the receiver is away for longer than changes are kept, the
-// sequence begins again, with a reset before the snapshot, at most once in [resetEvery].
+// accepts or refuses it; the next one waits for that. If the receiver is away for longer than the feed keeps changes in
+// memory, the sequence begins again, with a reset before the snapshot. That is at most once in [resetEvery], but for
+// one reset if there was none for long.
 //
 // One server at a time, the one with the lease, delivers for a webhook. One that takes over begins with a reset.
 //
@@ -104,10 +105,12 @@ type Observer interface {
 // Stats describe a webhook on this server at this moment.
 type Stats struct {
 	Webhook    string
-	Holding    bool          // this server delivers for it
-	Disabled   bool          // the receiver said that it is gone
-	Namespaces int           // that it delivers
-	Behind     time.Duration // for how long the oldest event that waits has been sent again and again; 0 if none is
+	Holding    bool // this server delivers for it
+	Disabled   bool // the receiver said that it is gone
+	Namespaces int  // that it delivers
+	// Behind is for how long the receiver accepts nothing, or waits for a reset: in the namespace where that is
+	// longest.
+	Behind time.Duration
 }
 
 // Manager delivers for all webhooks of a server. Make one for each process.
@@ -131,11 +134,15 @@ func New(o Options) *Manager {
 const (
 	lookEvery  = 2 * time.Second // the configuration is read, and the lease renewed
 	leaseTime  = 6 * time.Second
+	holdTime   = 4 * time.Second // after asking for the lease, it is used
+	renewRetry = 500 * time.Millisecond
 	listEvery  = 5 * time.Second  // namespaces are listed
 	listShare  = 20               // the time from one list to the next is so many times that of a list, at least
 	endAfter   = time.Minute      // a namespace that is not listed is not followed any longer
 	listPage   = 1000             // namespaces in one call of the store
 	resetEvery = 10 * time.Minute // at least, from one reset of a namespace to the next
+
+	renewTimeout = time.Second // of asking for the lease
 
 	maxRequests = 8 // that are open for a webhook
 )
@@ -167,11 +174,13 @@ func (m *Manager) begin(ctx context.Context, current []*Webhook) {
 
 // keep ends what delivers for webhooks that are not current any longer.
 func (m *Manager) keep(current []*Webhook) {
+	var ended sync.WaitGroup
+	defer ended.Wait() // without the lock: statistics do not wait
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.runners {
 		if !slices.ContainsFunc(current, func(w *Webhook) bool { return w.Name == name }) {
-			r.end()
+			ended.Go(r.end)
 			delete(m.runners, name)
 		}
 	}
