@@ -17,7 +17,8 @@ type view struct {
 func viewOf(status lastseen.Status, left bool, d store.Details) view {
 	v := view{statusByte: toStatusByte(status, left)}
 	if d != (store.Details{}) {
-		v.details = &d
+		kept := d // only that is on the heap
+		v.details = &kept
 	}
 	return v
 }

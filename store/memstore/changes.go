@@ -15,6 +15,11 @@ type feeds struct {
 	clock     func() lastseen.Instant
 	monotonic func() time.Duration // feeds expire by it: a clock that is set neither ends nor keeps them
 	expiry    *time.Timer          // removes expired feeds; nil if there are no feeds
+	begun     map[string]struct{}  // the namespaces that have a feed, or had one since the last look for expired ones
+}
+
+func newFeeds(clock func() lastseen.Instant, monotonic func() time.Duration) feeds {
+	return feeds{clock: clock, monotonic: monotonic, begun: map[string]struct{}{}}
 }
 
 // expireEvery is the time between two looks for expired feeds, whose memory is freed then.
@@ -53,6 +58,7 @@ func (s *Store) RecordChanges(ctx context.Context, namespace string, t lastseen.
 		}
 		if x.feed(namespace) == nil {
 			n.feed = &feed{}
+			x.feeds.begun[namespace] = struct{}{}
 			n.feed.begin(t, x.feeds.clock())
 		}
 		n.feed.until = x.feeds.monotonic() + store.ChangesKept
@@ -72,16 +78,18 @@ func (s *Store) expireFeeds() {
 		x.feeds.expiry.Stop()
 		x.feeds.expiry = nil
 	}
-	x.namespaces.Scan(func(_ string, n *namespace) bool {
+	for name := range x.feeds.begun { // not all namespaces: writes wait
+		n, exists := x.namespaces.Get(name)
 		switch {
-		case n.feed == nil:
+		case !exists || n.feed == nil:
+			delete(x.feeds.begun, name)
 		case s.tables.closed || x.feeds.expired(n.feed):
 			n.feed = nil
+			delete(x.feeds.begun, name)
 		case x.feeds.expiry == nil:
 			x.feeds.expiry = time.AfterFunc(expireEvery, s.expireFeeds)
 		}
-		return true
-	})
+	}
 }
 
 // ReadChanges implements [store.Store].

@@ -53,7 +53,7 @@ func NewTables(o Options) *Tables {
 	x := &Tables{
 		options: o, clock: clock.New(clock.Options{Name: "machine", Monotonic: o.Monotonic, Logger: o.Logger}),
 	}
-	x.index = index{none: newUsers(), feeds: feeds{clock: x.readClock, monotonic: o.Monotonic}}
+	x.index = index{none: newUsers(), feeds: newFeeds(x.readClock, o.Monotonic)}
 	x.readClock()
 	return x
 }
