@@ -33,12 +33,12 @@ type Caller struct {
 
 // Can reports whether the caller has a scope in a namespace.
 func (c *Caller) Can(scope Scope, namespace string) bool {
-	return c.CanItself(scope, namespace) || scope == Read && matchAny(c.anonymous, namespace)
+	return c.CanItself(scope, namespace) || scope == Read && MatchAny(c.anonymous, namespace)
 }
 
 // CanItself reports whether the caller has a scope in a namespace, not counting what anyone can read.
 func (c *Caller) CanItself(scope Scope, namespace string) bool {
-	return c == nil || slices.Contains(c.scopes, scope) && matchAny(c.namespaces, namespace)
+	return c == nil || slices.Contains(c.scopes, scope) && MatchAny(c.namespaces, namespace)
 }
 
 // CanSomewhere reports whether the caller has a scope in any namespace.

@@ -35,8 +35,8 @@ func (p Pattern) Match(namespace string) bool {
 	return namespace == prefix
 }
 
-// matchAny reports whether one of the patterns matches a name.
-func matchAny(patterns []Pattern, namespace string) bool {
+// MatchAny reports whether one of the patterns matches a name.
+func MatchAny(patterns []Pattern, namespace string) bool {
 	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.Match(namespace) })
 }
 

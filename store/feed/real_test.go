@@ -163,48 +163,40 @@ func (s laterStore) Now(ctx context.Context) (lastseen.Instant, error) {
 	return now.Add(3 * time.Hour), err
 }
 
-// TestStatusesAsPublished: a user who is published as green, but not for much longer, is in the snapshot: a change to
-// grey follows, which says that the user was green.
-func TestStatusesAsPublished(t *testing.T) {
+// greenSnapshot has users ping the embedded store, and returns the snapshot of green users through another one on it.
+func greenSnapshot(t *testing.T, through func(store.Store) store.Store, users ...string) []string {
+	t.Helper()
 	s, err := filestore.Open(filestore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	thresholds := lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}
 	h := New(Options{
-		Store:    laterStore{s},
-		Settings: func(string) Settings { return Settings{Thresholds: thresholds} },
+		Store: through(s), Settings: func(string) Settings { return Settings{Thresholds: thresholds} },
 	})
 	runHub(t, h)
-	_, err = s.Ping(t.Context(), "chat", []store.PresenceEvent{{User: "ann", At: lastseen.InstantOf(time.Now())}})
-	require.NoError(t, err)
+	for _, user := range users {
+		at := lastseen.InstantOf(time.Now())
+		_, err = s.Ping(t.Context(), "chat", []store.PresenceEvent{{User: user, At: at}})
+		require.NoError(t, err)
+	}
 	w, err := h.Watch(t.Context(), "chat", Query{Everyone: true, Statuses: []lastseen.Status{lastseen.Green}})
 	require.NoError(t, err)
 	defer w.Close()
 	b, err := w.Poll(t.Context(), 10)
 	require.NoError(t, err)
-	require.Equal(t, []string{"ann green"}, names(b))
+	return names(b)
+}
+
+// TestStatusesAsPublished: a user who is published as green, but not for much longer, is in the snapshot: a change to
+// grey follows, which says that the user was green.
+func TestStatusesAsPublished(t *testing.T) {
+	later := func(s store.Store) store.Store { return laterStore{s} }
+	require.Equal(t, []string{"ann green"}, greenSnapshot(t, later, "ann"))
 }
 
 // TestStatusesWhileUsersPing: a green user who pings while the green users are listed is in the snapshot. That ping is
 // not a change, so that nothing else would have the user.
 func TestStatusesWhileUsersPing(t *testing.T) {
-	s, err := filestore.Open(filestore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db")})
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close() })
-	thresholds := lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}
-	h := New(Options{
-		Store:    &pingingStore{s, "ann"},
-		Settings: func(string) Settings { return Settings{Thresholds: thresholds} },
-	})
-	runHub(t, h)
-	_, err = s.Ping(t.Context(), "chat", []store.PresenceEvent{
-		{User: "ann", At: lastseen.InstantOf(time.Now())}, {User: "bob", At: lastseen.InstantOf(time.Now())},
-	})
-	require.NoError(t, err)
-	w, err := h.Watch(t.Context(), "chat", Query{Everyone: true, Statuses: []lastseen.Status{lastseen.Green}})
-	require.NoError(t, err)
-	defer w.Close()
-	b, err := w.Poll(t.Context(), 10)
-	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"ann green", "bob green"}, names(b))
+	pinging := func(s store.Store) store.Store { return &pingingStore{s, "ann"} }
+	require.ElementsMatch(t, []string{"ann green", "bob green"}, greenSnapshot(t, pinging, "ann", "bob"))
 }

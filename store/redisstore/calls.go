@@ -180,7 +180,7 @@ func (s *Store) forgetCalls(ctx context.Context, ns namespace, user string) erro
 	}
 	err := s.client.ZScore(ctx, s.keys.calling(), ns.name).Err()
 	if errors.Is(err, redis.Nil) {
-		return nil // there are none
+		return nil // the namespace has no calls
 	} else if err != nil {
 		return redisclient.Translate(err)
 	}

@@ -51,16 +51,12 @@ type Webhook struct {
 	Secrets    []Secret                    // at least one; each signs
 	Namespaces func(namespace string) bool // reports which to deliver
 	Report     Report
-	Hold       time.Duration  // only what still holds after that is reported; 0 to MaxHold
+	Hold       time.Duration  // only what still holds after that is reported; 0 to 5 minutes
 	RootCAs    *x509.CertPool // that verify the receiver; nil for those of the system
 }
 
-const (
-	// MaxName is the length of the longest [Webhook.Name], in bytes.
-	MaxName = 64 - len(leasePrefix)
-	// MaxHold is the longest [Webhook.Hold].
-	MaxHold = 5 * time.Minute
-)
+// MaxName is the length of the longest [Webhook.Name], in bytes.
+const MaxName = 64 - len(leasePrefix)
 
 // Options configure a manager. All fields but the last two are required.
 type Options struct {

@@ -99,35 +99,28 @@ func (c *Config) checkWebhooks(e *Error) {
 		}
 		w.prepare(name, report)
 		for _, of := range c.all() {
-			if problem := of.withoutFeed(); problem != "" && w.delivers(c, of) {
-				report(".namespaces and %s: %s, and webhooks deliver changes", of.describe(problem), noFeed[problem])
+			if setting, why := of.withoutFeed(); setting != "" && w.delivers(c, of) {
+				report(".namespaces and %s: %s, and webhooks deliver changes", of.describe(setting), why)
 			}
 		}
 	}
 }
 
-// noFeed says of settings why a namespace has no changes feed.
-var noFeed = map[string]string{
-	"changes":          "the namespace has no changes feed",
-	"redis-key":        "a set that other programs can write has no changes feed",
-	"redis-score-unit": "a set that other programs can write has no changes feed",
-	"redis-prefix":     "a changes feed requires a prefix without braces",
-}
-
-// withoutFeed returns the setting for which there is no changes feed; "" if there is one.
-func (s *Values) withoutFeed() string {
+// withoutFeed returns the setting for which there is no changes feed, and why; "" if there is one.
+func (s *Values) withoutFeed() (setting, why string) {
+	const shared = "a set that other programs can write has no changes feed"
 	switch {
 	case s.Changes == feed.Off:
-		return "changes"
+		return "changes", "the namespace has no changes feed"
 	case !s.OnRedis():
 	case s.RedisKey != "":
-		return "redis-key"
+		return "redis-key", shared
 	case s.RedisScoreUnit != redisstore.Milliseconds || s.server != nil && s.isSet("redis-score-unit"):
-		return "redis-score-unit"
+		return "redis-score-unit", shared
 	case strings.ContainsAny(s.RedisPrefix, "{}"):
-		return "redis-prefix"
+		return "redis-prefix", "a changes feed requires a prefix without braces"
 	}
-	return ""
+	return "", ""
 }
 
 // delivers reports whether a webhook is for a namespace, or for some that are not configured.
@@ -150,7 +143,7 @@ func (w *webhook) prepare(name string, report func(format string, args ...any)) 
 	w.ready = &webhooks.Webhook{
 		Name: name, Report: w.Report, Hold: w.Hold,
 		Namespaces: func(namespace string) bool {
-			return slices.ContainsFunc(w.Namespaces, func(p auth.Pattern) bool { return p.Match(namespace) })
+			return auth.MatchAny(w.Namespaces, namespace)
 		},
 	}
 	if w.URL != "" {
