@@ -43,7 +43,7 @@ type Store interface {
 	Disconnects
 	Signals
 	Namespaces
-	Leaser
+	Leases
 	Clock
 	Secrets
 
@@ -181,14 +181,6 @@ type Namespaces interface {
 type NamespaceInfo struct {
 	Name   string
 	Newest lastseen.Instant // the newest time stored in it; 0 if it has no users
-}
-
-// Leaser lets one of several processes do some work alone.
-type Leaser interface {
-	// Lease asks that only this process, of all on this store, does the named work for the given time. Its holder
-	// calls it again to extend it. Lease returns false if another process holds it. The name is a valid name of a
-	// namespace.
-	Lease(ctx context.Context, name string, ttl time.Duration) (bool, error)
 }
 
 // Clock is the clock that all replicas of a store share.

@@ -35,6 +35,7 @@ type Store struct {
 	disconnects disconnects
 	calls       calls
 	signals     store.SignalHub
+	notes       notes
 	secret      [32]byte
 }
 
@@ -66,6 +67,7 @@ func (x *Tables) Store(j Journal) *Store {
 			monotonic: x.options.Monotonic, epoch: newEpoch(), last: map[lastseen.UserKey]uint64{}, next: 1,
 		},
 		calls: calls{clock: x.readClock, monotonic: x.options.Monotonic},
+		notes: notes{of: map[string]map[string]store.Note{}},
 	}
 	_, _ = rand.Read(s.secret[:]) // it never fails
 	return s
@@ -99,12 +101,6 @@ func (s *Store) Now(context.Context) (now lastseen.Instant, err error) {
 
 // ClockStats returns statistics of the machine's clock.
 func (s *Store) ClockStats() clock.Stats { return s.tables.clock.Stats() }
-
-// Lease implements [store.Store]. It is always granted: no other process has the data.
-func (s *Store) Lease(ctx context.Context, _ string, _ time.Duration) (bool, error) {
-	err := s.Ready(ctx)
-	return err == nil, err
-}
 
 // Signal implements [store.Store]. All listeners are in this process.
 func (s *Store) Signal(ctx context.Context, signal store.Signal) error {

@@ -29,7 +29,7 @@ const (
 func operations() []string {
 	return strings.Fields(`
 		ping leave lookup count newest list forget trim namespaces register exist remove_empty delete_namespace
-		lease ready secret record_changes read_changes snapshot_changes scan_users sweep_changes record_devices
+		lease note ready secret record_changes read_changes snapshot_changes scan_users sweep_changes record_devices
 		read_devices close_connections closings set_availability read_availability read_details set_contacts
 		change_contacts list_contacts are_contacts trim_contacts signal start_call step_call hear_calls
 		read_calls expire_calls call_namespaces`)

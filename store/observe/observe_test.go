@@ -123,6 +123,9 @@ func TestCalls(t *testing.T) {
 		func() error { _, err := s.RemoveEmpty(ctx, "new"); return err },
 		func() error { return s.DeleteNamespace(ctx, "chat") },
 		func() error { _, err := s.Lease(ctx, "janitor", time.Minute); return err },
+		func() error { _, err := s.Note(ctx, "janitor", "a"); return err },
+		func() error { _, err := s.Notes(ctx, "janitor"); return err },
+		func() error { _, err := s.SetNote(ctx, "janitor", "a", "", store.Note{Version: "1"}); return err },
 		func() error { return s.Ready(ctx) },
 		func() error { _, err := s.Secret(ctx); return err },
 		func() error { return s.RecordChanges(ctx, "feed", lastseen.Thresholds{Green: 1e9, Yellow: 2e9}) },
@@ -169,7 +172,7 @@ func TestCalls(t *testing.T) {
 	for _, name := range operations() {
 		want[callMetric+name+" ok"] = 1
 	}
-	want[callMetric+"ping ok"] = 2
+	want[callMetric+"ping ok"], want[callMetric+"note ok"] = 2, 3
 	require.Equal(t, want, calls)
 	require.InDelta(t, 2, seconds[callMetric+"ping ok"], 1e-9)
 	require.InDelta(t, 1, seconds[callMetric+"ready ok"], 1e-9)

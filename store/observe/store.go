@@ -109,6 +109,21 @@ func (s *observed) Lease(ctx context.Context, name string, ttl time.Duration) (_
 	return s.Store.Lease(ctx, name, ttl)
 }
 
+func (s *observed) Note(ctx context.Context, name, key string) (_ store.Note, err error) {
+	defer s.done(s.begin("note"), &err)
+	return s.Store.Note(ctx, name, key)
+}
+
+func (s *observed) Notes(ctx context.Context, name string) (_ []string, err error) {
+	defer s.done(s.begin("note"), &err)
+	return s.Store.Notes(ctx, name)
+}
+
+func (s *observed) SetNote(ctx context.Context, name, key, old string, n store.Note) (_ bool, err error) {
+	defer s.done(s.begin("note"), &err)
+	return s.Store.SetNote(ctx, name, key, old, n)
+}
+
 func (s *observed) Secret(ctx context.Context) (_ [32]byte, err error) {
 	defer s.done(s.begin("secret"), &err)
 	return s.Store.Secret(ctx)

@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
-	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // monitor checks the servers again, and what this store needs of them. It runs once at a time, so that what a slow one
@@ -77,20 +75,6 @@ func (s *Store) checkOwnKeys(ctx context.Context) error {
 		refused = cmp.Or(refused, err)
 	}
 	return refused
-}
-
-// Lease implements [store.Store].
-func (s *Store) Lease(ctx context.Context, name string, ttl time.Duration) (bool, error) {
-	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
-	if err != nil {
-		return false, err
-	}
-	defer cancel()
-	cmd, err := s.client.Run(ctx, scripts.Lease, s.keys.lease(name), s.holder, max(1, ttl.Milliseconds()))
-	if err != nil {
-		return false, err
-	}
-	return cmd.Bool()
 }
 
 // Secret implements [store.Store].

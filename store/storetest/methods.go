@@ -51,8 +51,13 @@ func OtherMethods(s store.Store) map[string]kit.Method {
 			return kit.ErrorOf(s.Exist(ctx,
 				[]string{kit.Namespace}))
 		},
-		"Register":         func(ctx context.Context) error { return s.Register(ctx, []string{"alice"}) },
-		"Lease":            func(ctx context.Context) error { return kit.ErrorOf(s.Lease(ctx, "work", time.Hour)) },
+		"Register": func(ctx context.Context) error { return s.Register(ctx, []string{"alice"}) },
+		"Lease":    func(ctx context.Context) error { return kit.ErrorOf(s.Lease(ctx, "work", time.Hour)) },
+		"Note":     func(ctx context.Context) error { return kit.ErrorOf(s.Note(ctx, "work", "a")) },
+		"Notes":    func(ctx context.Context) error { return kit.ErrorOf(s.Notes(ctx, "work")) },
+		"SetNote": func(ctx context.Context) error {
+			return kit.ErrorOf(s.SetNote(ctx, "work", "a", "", store.Note{Version: "1"}))
+		},
 		"Secret":           func(ctx context.Context) error { return kit.ErrorOf(s.Secret(ctx)) },
 		"Ready":            s.Ready,
 		"CloseConnections": func(ctx context.Context) error { return s.CloseConnections(ctx, kit.Namespace, "alice") },

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 	"github.com/lastseen/lastseen/store/storetest/redistest/stores"
@@ -69,4 +70,34 @@ func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
 	require.NoError(t, stores.NewClient(t, url).PExpire(ctx, "presence::lease:job", 3*365*24*time.Hour).Err())
 	require.True(t, leases(t, second, "job", 3*time.Minute))
 	require.False(t, leases(t, first, "job", 3*time.Minute))
+}
+
+// TestNotesOfTheHolder: only the server with the lease notes anything, and only instead of the newest note. Another one
+// goes on from there.
+func TestNotesOfTheHolder(t *testing.T) {
+	ctx, url, client := stores.StartRedis(t)
+	first, second := stores.New(t, redisstore.Options{URL: url}), stores.New(t, redisstore.Options{URL: url})
+	set := func(s *redisstore.Store, old, version string) bool {
+		set, err := s.SetNote(ctx, "job", "chat", old, store.Note{Version: version, Text: []byte("text")})
+		require.NoError(t, err)
+		return set
+	}
+	require.False(t, set(first, "", "1"), "nobody has the lease")
+	require.True(t, leases(t, first, "job", time.Hour))
+	require.True(t, set(first, "", "1"))
+	require.False(t, set(second, "1", "2"))
+	require.InDelta(t, store.NotesKept, client.PTTL(ctx, "presence:notes:{presence::lease:job}").Val(), float64(time.Minute))
+
+	require.NoError(t, client.Del(ctx, "presence::lease:job").Err())
+	require.True(t, leases(t, second, "job", time.Hour))
+	n, err := second.Note(ctx, "job", "chat")
+	require.NoError(t, err)
+	require.Equal(t, store.Note{Version: "1", Text: []byte("text")}, n)
+	require.True(t, set(second, "1", "2"))
+	require.False(t, set(first, "1", "3"))
+	require.NoError(t, client.Del(ctx, "presence::lease:job").Err())
+	require.True(t, leases(t, first, "job", time.Hour))
+	require.False(t, set(first, "1", "3"), "it has the lease again, and does not know what was noted meanwhile")
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+	require.True(t, set(first, "2", "3"), "also without memory")
 }

@@ -2,9 +2,12 @@
 package servers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +25,8 @@ func Run(t *testing.T, open kit.Open) {
 	t.Helper()
 	kit.RunEach(t, open, kit.Cases{
 		{"Lease", testLease},
+		{"Notes", testNotes},
+		{"Notes/Concurrent", testNotesConcurrent},
 		{"Disconnects", testDisconnects},
 		{"Disconnects/Again", testDisconnectsAgain},
 		{"Disconnects/Positions", testDisconnectsPositions},
@@ -68,11 +73,82 @@ func testReady(t *testing.T, s store.Store) {
 
 func testLease(t *testing.T, s store.Store) {
 	for range 2 { // taken, and prolonged
-		for _, name := range []string{"job", "other"} {
-			granted, err := s.Lease(context.Background(), name, time.Hour)
-			require.NoError(t, err)
-			require.True(t, granted)
+		leases(t, s, "job", "other")
+	}
+}
+
+// leases has a store hold some leases.
+func leases(t require.TestingT, s store.Store, names ...string) {
+	for _, name := range names {
+		granted, err := s.Lease(context.Background(), name, time.Hour)
+		require.NoError(t, err)
+		require.True(t, granted)
+	}
+}
+
+// testNotes: a note is replaced only by one who knows it.
+func testNotes(t *testing.T, s store.Store) {
+	ctx := context.Background()
+	leases(t, s, "job", "other")
+	set := func(name, key, old string, n store.Note) bool {
+		set, err := s.SetNote(ctx, name, key, old, n)
+		require.NoError(t, err)
+		return set
+	}
+	noted := func(name, key string) store.Note {
+		n, err := s.Note(ctx, name, key)
+		require.NoError(t, err)
+		return n
+	}
+	long := bytes.Repeat([]byte("\x00 \xff"), 1<<18)
+	first, second := store.Note{Version: "1", Text: []byte("one two ")}, store.Note{Version: "2", Text: long}
+	require.Zero(t, noted("job", "a"))
+	require.False(t, set("job", "a", "1", second), "there is none")
+	require.True(t, set("job", "a", "", first))
+	require.Equal(t, first, noted("job", "a"))
+	for _, old := range []string{"", "2", "11", "1 one"} {
+		require.False(t, set("job", "a", old, second))
+	}
+	require.Equal(t, first, noted("job", "a"))
+	require.True(t, set("job", "a", "1", second))
+	require.Equal(t, second, noted("job", "a"))
+	require.False(t, set("job", "a", "1", store.Note{}))
+	require.True(t, set("job", "", "", first), "the empty key is one, too")
+	require.True(t, set("other", "a", "", first), "leases are apart")
+
+	keys, err := s.Notes(ctx, "job")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"a", ""}, keys)
+	require.True(t, set("job", "a", "2", store.Note{}))
+	require.Zero(t, noted("job", "a"))
+	keys, err = s.Notes(ctx, "job")
+	require.NoError(t, err)
+	require.Equal(t, []string{""}, keys)
+	require.Equal(t, first, noted("other", "a"))
+}
+
+// testNotesConcurrent: of all who replace the same note, one does.
+func testNotesConcurrent(t *testing.T, s store.Store) {
+	leases(t, s, "job")
+	for round := range 20 {
+		var replaced atomic.Int32
+		var writing errgroup.Group
+		for k := range 8 {
+			writing.Go(func() error {
+				old := ""
+				if round > 0 {
+					old = strconv.Itoa(round)
+				}
+				n := store.Note{Version: strconv.Itoa(round + 1), Text: []byte(strconv.Itoa(k))}
+				set, err := s.SetNote(context.Background(), "job", "a", old, n)
+				if set {
+					replaced.Add(1)
+				}
+				return err
+			})
 		}
+		require.NoError(t, writing.Wait())
+		require.EqualValues(t, 1, replaced.Load())
 	}
 }
 

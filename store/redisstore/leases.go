@@ -1,0 +1,66 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore/redisclient"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
+)
+
+// Lease implements [store.Store].
+func (s *Store) Lease(ctx context.Context, name string, ttl time.Duration) (bool, error) {
+	return s.lease(ctx, redisclient.Call{
+		Key: s.keys.lease(name), Args: []any{s.holder, max(1, ttl.Milliseconds())},
+	})
+}
+
+// SetNote implements [store.Store].
+func (s *Store) SetNote(ctx context.Context, name, key, old string, n store.Note) (bool, error) {
+	return s.lease(ctx, redisclient.Call{
+		Key: s.keys.lease(name), Others: []string{s.keys.notes(name)},
+		Args: []any{s.holder, store.NotesKept.Milliseconds(), key, old, n.Version, n.Text},
+	})
+}
+
+func (s *Store) lease(ctx context.Context, call redisclient.Call) (bool, error) {
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
+	if err != nil {
+		return false, err
+	}
+	defer cancel()
+	call.Script = scripts.Lease
+	done, err := s.client.RunEach(ctx, []redisclient.Call{call})[0].Bool()
+	return done, redisclient.Translate(err)
+}
+
+// Note implements [store.Store].
+func (s *Store) Note(ctx context.Context, name, key string) (n store.Note, err error) {
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
+	if err != nil {
+		return n, err
+	}
+	defer cancel()
+	kept, err := s.client.HGet(ctx, s.keys.notes(name), key).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return n, nil
+	}
+	version, text, _ := bytes.Cut(kept, []byte(" "))
+	return store.Note{Version: string(version), Text: text}, redisclient.Translate(err)
+}
+
+// Notes implements [store.Store].
+func (s *Store) Notes(ctx context.Context, name string) (keys []string, err error) {
+	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	keys, err = s.client.HKeys(ctx, s.keys.notes(name)).Result()
+	return keys, redisclient.Translate(err)
+}
