@@ -5,32 +5,35 @@ import (
 	"time"
 )
 
-// Leases let one of several processes do some work alone, and note how far it is for the next one. Names are valid
-// names of namespaces.
-type Leases interface {
+// Leaser lets one of several processes do some work alone.
+type Leaser interface {
 	// Lease asks that only this process, of all on this store, does the named work for the given time. Its holder
-	// calls it again to extend it. Lease returns false if another process holds it.
+	// calls it again to extend it. Lease returns false if another process holds it. The name is a valid name of a
+	// namespace.
 	Lease(ctx context.Context, name string, ttl time.Duration) (bool, error)
+}
 
-	// Note returns what a holder of the lease noted last under a key; the zero Note if there is nothing.
+// Notes keep what processes note for each other: how far work is, so that the next one goes on from there. Each name,
+// a valid name of a namespace, has notes of its own.
+type Notes interface {
+	// Note returns what was noted last under a key; the zero Note if there is nothing.
 	Note(ctx context.Context, name, key string) (Note, error)
 
 	// Notes returns the keys under which there are notes, in no order.
 	Notes(ctx context.Context, name string) (keys []string, err error)
 
-	// SetNote replaces the note under a key, if this process holds the lease and the note still has the version old.
-	// Otherwise it changes nothing and returns false. So no holder moves back what a later one noted. The zero Note
-	// deletes.
+	// SetNote replaces the note under a key if that has the version old, and reports whether it did. So no process
+	// moves back what another one noted meanwhile. The zero Note deletes.
 	//
-	// All notes of a lease are kept for at least NotesKept after the last call. A store in the memory of a process
-	// loses them when that ends.
+	// The notes of a name are kept for NotesKept after the last call about one of them, or for longer. A store in the
+	// memory of a process loses them when that ends.
 	SetNote(ctx context.Context, name, key, old string, n Note) (bool, error)
 }
 
-// NotesKept is how long notes are kept, and how long after that they are deleted at the latest.
+// NotesKept is how long notes are kept at least.
 const NotesKept = time.Hour
 
-// Note is something that the holder of a lease noted.
+// Note is something that was noted.
 type Note struct {
 	Version string // is another one for each note; without spaces; "" if there is none
 	Text    []byte // kept and read as a whole: up to a megabyte

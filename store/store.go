@@ -43,7 +43,8 @@ type Store interface {
 	Disconnects
 	Signals
 	Namespaces
-	Leases
+	Leaser
+	Notes
 	Clock
 	Secrets
 

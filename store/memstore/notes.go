@@ -12,7 +12,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// notes are those of each lease, by key. They are lost when the process ends, as feeds are.
+// notes are those of each name, by key. They are lost when the process ends, as feeds are.
 type notes struct {
 	mu sync.Mutex
 	of map[string]map[string]store.Note

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"slices"
+	"errors"
 	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -58,24 +60,21 @@ func (s *Store) readDisconnects(
 ) (all []store.Disconnect, next store.DisconnectPosition, err error) {
 	next = after
 	for n := maxDisconnects; n == maxDisconnects; {
-		cmd, err := s.client.Run(ctx, scripts.Disconnects, s.keys.disconnects(), disconnectArgs(next)...)
+		page, lost, err := s.disconnectsAfter(ctx, next)
 		if err != nil {
 			return nil, after, err
 		}
-		reply, err := cmd.StringSlice()
-		if err != nil {
-			return nil, after, err
-		}
-		n = len(reply) / 2
-		if lost := len(reply) > 2*n; lost && next != noDisconnect {
+		if lost && next != noDisconnect {
 			all, next = append(all, store.Disconnect{}), noDisconnect
 		}
-		for pair := range slices.Chunk(reply[:2*n], 2) {
-			if disconnect, ok := parseDisconnect(pair[0]); ok && after != "" {
+		for _, z := range page {
+			member, _ := z.Member.(string)
+			if disconnect, ok := parseDisconnect(member); ok && after != "" {
 				all = append(all, disconnect)
 			}
-			next = store.DisconnectPosition(pair[1] + " " + pair[0])
+			next = store.DisconnectPosition(strconv.FormatFloat(z.Score, 'f', -1, 64) + " " + member)
 		}
+		n = len(page)
 	}
 	return all, cmp.Or(next, noDisconnect), nil
 }
@@ -91,13 +90,31 @@ func (s *Store) markDisconnects(ctx context.Context, newest store.DisconnectPosi
 	return due && s.CloseConnections(ctx, "", differs) == nil
 }
 
-// disconnectArgs returns the arguments of disconnects.lua. A position is a score and a member.
-func disconnectArgs(after store.DisconnectPosition) []any {
+// disconnectsAfter reads a page of disconnects after a position, which is a score and a member; the newest one for the
+// empty position. If the position is not there, because Redis lost it, the page is the first one of all that is kept.
+// What is deleted between these commands is older than what they look for.
+func (s *Store) disconnectsAfter(
+	ctx context.Context, after store.DisconnectPosition,
+) (page []redis.Z, lost bool, err error) {
+	key := s.keys.disconnects()
 	if after == "" {
-		return []any{maxDisconnects}
+		page, err = s.client.ZRangeWithScores(ctx, key, -1, -1).Result()
+		return page, false, redisclient.Translate(err)
 	}
-	score, member, _ := strings.Cut(string(after), " ")
-	return []any{maxDisconnects, score, member}
+	text, member, _ := strings.Cut(string(after), " ")
+	q := redis.ZRangeArgs{Key: key, Start: "(" + text, Stop: "+inf", ByScore: true, Count: maxDisconnects}
+	pipe := s.client.Pipeline()
+	score, follow := pipe.ZScore(ctx, key, member), pipe.ZRangeArgsWithScores(ctx, q)
+	_, _ = pipe.Exec(ctx) // each command keeps its error
+	at, _ := strconv.ParseFloat(text, 64)
+	if lost = errors.Is(score.Err(), redis.Nil) || score.Err() == nil && score.Val() != at; lost {
+		q.Start = "-inf"
+		follow = s.client.ZRangeArgsWithScores(ctx, q)
+	} else if score.Err() != nil {
+		return nil, false, redisclient.Translate(score.Err())
+	}
+	page, err = follow.Result()
+	return page, lost, redisclient.Translate(err)
 }
 
 // parseDisconnect reads a member: see disconnect.lua. The user, the last value, may contain spaces. A mark is not ok.

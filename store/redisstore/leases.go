@@ -15,28 +15,26 @@ import (
 
 // Lease implements [store.Store].
 func (s *Store) Lease(ctx context.Context, name string, ttl time.Duration) (bool, error) {
-	return s.lease(ctx, redisclient.Call{
-		Key: s.keys.lease(name), Args: []any{s.holder, max(1, ttl.Milliseconds())},
-	})
+	return s.runBool(ctx, scripts.Lease, s.keys.lease(name), s.holder, max(1, ttl.Milliseconds()))
 }
 
 // SetNote implements [store.Store].
 func (s *Store) SetNote(ctx context.Context, name, key, old string, n store.Note) (bool, error) {
-	return s.lease(ctx, redisclient.Call{
-		Key: s.keys.lease(name), Others: []string{s.keys.notes(name)},
-		Args: []any{s.holder, store.NotesKept.Milliseconds(), key, old, n.Version, n.Text},
-	})
+	return s.runBool(ctx, scripts.Note, s.keys.notes(name), key, old, n.Version, n.Text, store.NotesKept.Milliseconds())
 }
 
-func (s *Store) lease(ctx context.Context, call redisclient.Call) (bool, error) {
+// runBool runs a script that reports whether it did something.
+func (s *Store) runBool(ctx context.Context, script *redis.Script, key string, args ...any) (bool, error) {
 	ctx, cancel, err := s.client.Begin(ctx, s.client.Timeout)
 	if err != nil {
 		return false, err
 	}
 	defer cancel()
-	call.Script = scripts.Lease
-	done, err := s.client.RunEach(ctx, []redisclient.Call{call})[0].Bool()
-	return done, redisclient.Translate(err)
+	cmd, err := s.client.Run(ctx, script, key, args...)
+	if err != nil {
+		return false, err
+	}
+	return cmd.Bool()
 }
 
 // Note implements [store.Store].

@@ -39,7 +39,7 @@ func (k keyspace) namespace(name string) namespace {
 func (k keyspace) registry() string           { return k.prefix + ":namespaces" }
 func (k keyspace) meta() string               { return k.prefix + ":meta" }
 func (k keyspace) lease(name string) string   { return k.prefix + ":lease:" + name }
-func (k keyspace) notes(name string) string   { return k.prefix + "notes:{" + k.lease(name) + "}" }
+func (k keyspace) notes(name string) string   { return k.prefix + ":notes:" + name }
 func (k keyspace) heartbeat(id string) string { return k.prefix + ":heartbeat:" + id }
 func (k keyspace) probe() string              { return k.prefix + ":probe" }
 func (k keyspace) disconnects() string        { return k.prefix + ":closings" }

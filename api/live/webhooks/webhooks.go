@@ -74,7 +74,7 @@ type Options struct {
 
 // Store is what webhooks use of a store.
 type Store interface {
-	store.Leases
+	store.Leaser
 	Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error)
 	Now(ctx context.Context) (lastseen.Instant, error)
 }

@@ -29,12 +29,12 @@ var (
 		text("shared/clock", "shared/records", "shared/timetext", "shared/details", "presence/trim"))
 
 	// Of servers:
-	Lease       = redis.NewScript(text("servers/lease"))
-	Time        = redis.NewScript(text("servers/time"))
-	Probe       = redis.NewScript(text("servers/probe"))
-	Register    = redis.NewScript(text("servers/register"))
-	Disconnect  = redis.NewScript(text("shared/clock", "servers/disconnect"))
-	Disconnects = redis.NewScript(text("servers/disconnects"))
+	Lease      = redis.NewScript(text("servers/lease"))
+	Note       = redis.NewScript(text("servers/note"))
+	Time       = redis.NewScript(text("servers/time"))
+	Probe      = redis.NewScript(text("servers/probe"))
+	Register   = redis.NewScript(text("servers/register"))
+	Disconnect = redis.NewScript(text("shared/clock", "servers/disconnect"))
 
 	// Of shards as a whole:
 	Look        = sides(text("shared/clock", "shared/look"))

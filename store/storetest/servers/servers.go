@@ -73,23 +73,17 @@ func testReady(t *testing.T, s store.Store) {
 
 func testLease(t *testing.T, s store.Store) {
 	for range 2 { // taken, and prolonged
-		leases(t, s, "job", "other")
-	}
-}
-
-// leases has a store hold some leases.
-func leases(t require.TestingT, s store.Store, names ...string) {
-	for _, name := range names {
-		granted, err := s.Lease(context.Background(), name, time.Hour)
-		require.NoError(t, err)
-		require.True(t, granted)
+		for _, name := range []string{"job", "other"} {
+			granted, err := s.Lease(context.Background(), name, time.Hour)
+			require.NoError(t, err)
+			require.True(t, granted)
+		}
 	}
 }
 
 // testNotes: a note is replaced only by one who knows it.
 func testNotes(t *testing.T, s store.Store) {
 	ctx := context.Background()
-	leases(t, s, "job", "other")
 	set := func(name, key, old string, n store.Note) bool {
 		set, err := s.SetNote(ctx, name, key, old, n)
 		require.NoError(t, err)
@@ -114,7 +108,7 @@ func testNotes(t *testing.T, s store.Store) {
 	require.Equal(t, second, noted("job", "a"))
 	require.False(t, set("job", "a", "1", store.Note{}))
 	require.True(t, set("job", "", "", first), "the empty key is one, too")
-	require.True(t, set("other", "a", "", first), "leases are apart")
+	require.True(t, set("other", "a", "", first), "names are apart")
 
 	keys, err := s.Notes(ctx, "job")
 	require.NoError(t, err)
@@ -129,7 +123,6 @@ func testNotes(t *testing.T, s store.Store) {
 
 // testNotesConcurrent: of all who replace the same note, one does.
 func testNotesConcurrent(t *testing.T, s store.Store) {
-	leases(t, s, "job")
 	for round := range 20 {
 		var replaced atomic.Int32
 		var writing errgroup.Group
