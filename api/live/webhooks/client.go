@@ -94,20 +94,28 @@ type answer struct {
 	reason     error         // for the log, without the URL; nil if delivered
 }
 
+// why returns the reason; "" if delivered.
+func (a answer) why() string {
+	if a.reason == nil {
+		return ""
+	}
+	return a.reason.Error()
+}
+
 // try sends an event once.
 func (c *client) try(ctx context.Context, w *Webhook, e event) answer {
 	now := time.Now() // receivers compare it with their own
-	signature, err := sign(w.Secrets, e.id, now, e.body)
+	signature, err := sign(w.Secrets, e.ID, now, e.Body)
 	if err != nil {
 		return answer{Result: Failed, reason: err}
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL.String(), bytes.NewReader(e.body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL.String(), bytes.NewReader(e.Body))
 	if err != nil {
 		return answer{Result: Failed, reason: errors.New("the URL cannot be used")}
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "lastseen")
-	r.Header.Set(standardwebhooks.HeaderWebhookID, e.id)
+	r.Header.Set(standardwebhooks.HeaderWebhookID, e.ID)
 	r.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
 	r.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
 	response, err := c.Do(r)

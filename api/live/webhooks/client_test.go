@@ -36,11 +36,11 @@ func TestRequest(t *testing.T) {
 	require.NoError(t, err)
 	e := testEncoder().reset()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := make([]byte, len(e.body))
+		body := make([]byte, len(e.Body))
 		_, _ = io.ReadFull(r.Body, body)
 		user, password, _ := r.BasicAuth()
 		if r.Method != http.MethodPost || r.URL.RequestURI() != "/hooks?a=b" || user+password != "alicesecret" ||
-			r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Webhook-Id") != e.id ||
+			r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Webhook-Id") != e.ID ||
 			signer.Verify(body, r.Header) != nil {
 			w.WriteHeader(http.StatusBadRequest)
 		}

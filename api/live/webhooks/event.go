@@ -3,6 +3,7 @@ package webhooks
 import (
 	"crypto/rand"
 	"encoding/base32"
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ const (
 	Changed  = "presence.changed"  // users who changed
 	Reset    = "presence.reset"    // changes may be missing: a snapshot follows
 	Snapshot = "presence.snapshot" // a part of all users who are not grey, and of users who changed meanwhile
+	Test     = "test"              // somebody tries whether events arrive
 )
 
 const (
@@ -23,17 +25,12 @@ const (
 	maxEnd   = 32       // bytes after the users
 )
 
-// event is what a receiver is sent. Its bytes and its ID never change.
+// event is what a receiver is sent. Its bytes and its ID never change: it is kept in the store as it is.
 type event struct {
-	id    string
-	body  []byte
-	users int
-
-	// What halves it.
-
-	kind     string
-	presence [][]byte // of each user
-	last     bool     // no further part of a snapshot follows
+	ID    string
+	Kind  string
+	Body  []byte
+	Users int
 }
 
 // encoder makes the events of a namespace.
@@ -95,12 +92,22 @@ func (e encoder) fitting(kind string, presences [][]byte) (n int) {
 
 // halves returns two events instead of one that the receiver finds too large, and false if it has no two users.
 func (e encoder) halves(whole event) (halves []event, ok bool) {
-	half := len(whole.presence) / 2
-	if half == 0 {
+	var sent struct {
+		Data struct {
+			Users []json.RawMessage
+			More  bool
+		}
+	}
+	if err := json.Unmarshal(whole.Body, &sent); err != nil || len(sent.Data.Users) < 2 {
 		return nil, false
 	}
+	users := make([][]byte, len(sent.Data.Users))
+	for k, u := range sent.Data.Users {
+		users[k] = u
+	}
+	half := len(users) / 2
 	return []event{
-		e.event(whole.kind, whole.presence[:half], false), e.event(whole.kind, whole.presence[half:], whole.last),
+		e.event(whole.Kind, users[:half], false), e.event(whole.Kind, users[half:], !sent.Data.More),
 	}, true
 }
 
@@ -127,9 +134,14 @@ func (e encoder) event(kind string, presences [][]byte, last bool) event {
 	if kind == Snapshot {
 		b = strconv.AppendBool(append(b, `,"more":`...), !last)
 	}
-	return event{
-		id: newID(), body: append(b, "}}"...), users: len(presences), kind: kind, presence: presences, last: last,
-	}
+	return event{ID: newID(), Kind: kind, Body: append(b, "}}"...), Users: len(presences)}
+}
+
+// test returns an event about no namespace, that says nothing.
+func test(webhook string, at lastseen.Instant) event {
+	b := at.Append([]byte(`{"type":"` + Test + `","timestamp":"`))
+	b = append(append(b, `","data":{"webhook":"`...), webhook...) // its name needs no escapes
+	return event{ID: newID(), Kind: Test, Body: append(b, `"}}`...)}
 }
 
 // newID returns an ID that no other event has.

@@ -53,11 +53,11 @@ func TestEvents(t *testing.T) {
 		fmt.Sprintf(head, "snapshot") + `,"users":[],"more":false}}`: e.snapshot(nil, false),
 	} {
 		require.Len(t, got, 1)
-		require.Equal(t, want, string(got[0].body))
-		require.Regexp(t, `^msg_[a-z2-7]{32}$`, got[0].id)
+		require.Equal(t, want, string(got[0].Body))
+		require.Regexp(t, `^msg_[a-z2-7]{32}$`, got[0].ID)
 	}
 	one, two := e.reset(), e.reset()
-	require.NotEqual(t, one.id, two.id)
+	require.NotEqual(t, one.ID, two.ID)
 }
 
 // TestEventsAreBounded: what does not fit is in the next event, every user once and in order, and only the last part of
@@ -79,10 +79,10 @@ func TestEventsAreBounded(t *testing.T) {
 			require.Len(t, events, c.events)
 			seen := 0
 			for k, e := range events {
-				p := parse(t, e.body)
+				p := parse(t, e.Body)
 				require.LessOrEqual(t, len(p.Data.Users), maxUsers)
-				require.Len(t, p.Data.Users, e.users)
-				require.True(t, len(e.body) <= maxBody || len(p.Data.Users) == 1, len(e.body))
+				require.Len(t, p.Data.Users, e.Users)
+				require.True(t, len(e.Body) <= maxBody || len(p.Data.Users) == 1, len(e.Body))
 				require.Equal(t, k < len(events)-1, *p.Data.More)
 				for _, u := range p.Data.Users {
 					require.Equal(t, users[seen].User, u["user"])
@@ -101,12 +101,12 @@ func TestHalves(t *testing.T) {
 	whole := e.snapshot([]feed.Update{{User: "a"}, {User: "b"}, {User: "c"}}, false)[0]
 	halves, ok := e.halves(whole)
 	require.True(t, ok)
-	first, second := parse(t, halves[0].body), parse(t, halves[1].body)
+	first, second := parse(t, halves[0].Body), parse(t, halves[1].Body)
 	require.Len(t, first.Data.Users, 1)
 	require.Len(t, second.Data.Users, 2)
 	require.True(t, *first.Data.More)
 	require.False(t, *second.Data.More)
-	require.Len(t, map[string]bool{whole.id: true, halves[0].id: true, halves[1].id: true}, 3)
+	require.Len(t, map[string]bool{whole.ID: true, halves[0].ID: true, halves[1].ID: true}, 3)
 	_, ok = e.halves(halves[0])
 	require.False(t, ok)
 	_, ok = e.halves(e.reset())

@@ -12,7 +12,8 @@ import (
 // change is what a receiver learns about a user.
 type change struct {
 	feed.Update
-	since time.Time // when it began to hold
+	since time.Time        // when it began to hold
+	from  []store.Position // before it, in the feed
 }
 
 // held has the changes that wait until they have held for some time, in the order in which they began. A user who is
@@ -22,11 +23,12 @@ type held struct {
 	order list.List                // of *change
 }
 
-// add adds a change, for a webhook's report.
-func (h *held) add(u feed.Update, report Report, now time.Time) {
+// add adds a change, for a webhook's report. It began to hold at a time, or when the change before did if that is
+// later, and is read again from some positions.
+func (h *held) add(u feed.Update, report Report, since time.Time, from []store.Position) {
 	before := u.Was
 	if e := h.users[u.User]; e != nil {
-		waiting := e.Value.(*change) //nolint:forcetypeassert // the list has nothing else
+		waiting := changeOf(e)
 		before = waiting.Was
 		if !report.differs(waiting.Published, u.Published) { // it holds on
 			u.Was = before
@@ -43,22 +45,26 @@ func (h *held) add(u feed.Update, report Report, now time.Time) {
 		h.users = map[string]*list.Element{}
 	}
 	u.Was = before
-	h.users[u.User] = h.order.PushBack(&change{u, now})
+	if last := changeOf(h.order.Back()); last != nil && last.since.After(since) {
+		since = last.since
+	}
+	h.users[u.User] = h.order.PushBack(&change{u, since, from})
 }
 
-// next returns when the first change began to hold, and false if there is none.
-func (h *held) next() (since time.Time, any bool) {
-	first := h.order.Front()
-	if first == nil {
-		return since, false
+// first returns the change that began to hold first; nil if there is none.
+func (h *held) first() *change { return changeOf(h.order.Front()) }
+
+func changeOf(e *list.Element) *change {
+	if e == nil {
+		return nil
 	}
-	return first.Value.(*change).since, true //nolint:forcetypeassert // the list has nothing else
+	return e.Value.(*change) //nolint:forcetypeassert // the list has nothing else
 }
 
 // take removes up to a number of changes that began to hold at a time, or before.
 func (h *held) take(until time.Time, limit int) (due []change) {
-	for since, ok := h.next(); ok && !since.After(until) && len(due) < limit; since, ok = h.next() {
-		c := h.order.Remove(h.order.Front()).(*change) //nolint:forcetypeassert // the list has nothing else
+	for c := h.first(); c != nil && !c.since.After(until) && len(due) < limit; c = h.first() {
+		h.order.Remove(h.users[c.User])
 		delete(h.users, c.User)
 		due = append(due, *c)
 	}

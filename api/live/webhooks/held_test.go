@@ -51,7 +51,7 @@ func TestHeld(t *testing.T) {
 				now := start.Add(time.Duration(at) * time.Second)
 				for _, s := range c.steps {
 					if s.at == at {
-						h.add(update("alice", s.was, s.is), c.report, now)
+						h.add(update("alice", s.was, s.is), c.report, now, nil)
 					}
 				}
 				for _, r := range h.take(now.Add(-10*time.Second), 100) {
@@ -71,7 +71,7 @@ func TestHeldInOrder(t *testing.T) {
 	now := time.Unix(1_795_000_000, 0)
 	var h held
 	for _, user := range []string{"c", "a", "b"} {
-		h.add(update(user, lastseen.Grey, lastseen.Green), Online, now)
+		h.add(update(user, lastseen.Grey, lastseen.Green), Online, now, nil)
 	}
 	var users []string
 	for _, limit := range []int{2, 2} {
@@ -93,7 +93,7 @@ func TestForgottenUsers(t *testing.T) {
 	}
 	u := update("alice", lastseen.Grey, lastseen.Grey)
 	u.At = 0
-	body := testEncoder().changed([]change{{Update: u}})[0].body
+	body := testEncoder().changed([]change{{Update: u}})[0].Body
 	require.NotContains(t, string(body), "previous")
 	green := store.Published{State: lastseen.State{At: 7}, Status: lastseen.Green}
 	require.True(t, Online.differs(store.Published{}, green), "what was before is not known")

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// leasePrefix begins the names of leases, which are those of webhooks.
-const leasePrefix = "webhook-"
+// notePrefix begins the names of leases and notes, which are those of webhooks.
+const notePrefix = "webhook-"
 
 // runner delivers for one webhook while this server has the lease for it.
 type runner struct {
 	o       Options
 	logger  *slog.Logger
+	note    string // the name of its lease and its notes
 	current atomic.Pointer[entry]
 	slots   chan struct{} // one for each request that is open
 	held    atomic.Int64  // users whose changes are held
@@ -25,7 +26,11 @@ type runner struct {
 	mu       sync.Mutex
 	holding  bool
 	streams  map[string]*stream // by namespace, while holding
-	gone     string             // the entry whose receiver is gone
+	noted    noted              // the webhook's own note, as it was read or written last
+	version  string             // of that; "" before it was read
+	known    bool               // there was one when this server began to deliver, or places are kept by now
+	recent   recent             // what is noted next
+	nextNote time.Time          // when it is written again; without the lease, when it is read
 	nextWarn time.Time          // when dropped events are logged again
 }
 
@@ -38,11 +43,11 @@ type entry struct {
 func newRunner(ctx context.Context, o Options, w *Webhook) *runner {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &runner{
-		o: o, logger: o.Logger.With("webhook", w.Name), slots: make(chan struct{}, maxRequests), cancel: cancel,
-		streams: map[string]*stream{},
+		o: o, logger: o.Logger.With("webhook", w.Name), note: notePrefix + w.Name,
+		slots: make(chan struct{}, maxRequests), cancel: cancel, streams: map[string]*stream{},
 	}
 	r.use(w)
-	r.running.Go(func() { r.run(ctx, leasePrefix+w.Name) })
+	r.running.Go(func() { r.run(ctx) })
 	return r
 }
 
@@ -66,11 +71,11 @@ func (r *runner) end() {
 }
 
 // run renews the lease, and delivers while it is held, until the context ends.
-func (r *runner) run(ctx context.Context, lease string) {
+func (r *runner) run(ctx context.Context) {
 	var granted, list time.Time
 	for ctx.Err() == nil {
 		asked, next := time.Now(), lookEvery
-		ok, err := r.lease(ctx, lease, leaseTime)
+		ok, err := r.lease(ctx, leaseTime)
 		switch {
 		case ok:
 			granted = asked
@@ -79,40 +84,52 @@ func (r *runner) run(ctx context.Context, lease string) {
 		default:
 			next = renewRetry
 		}
+		until := granted.Add(holdTime)
 		switch now := time.Now(); {
-		case !r.setHolding(now.Before(granted.Add(holdTime))):
-			r.stop(func(*stream) bool { return true })
+		case !r.setHolding(ctx, until):
+			r.stop(ctx, func(*stream) bool { return true })
 			list = time.Time{}
 		case !now.Before(list):
-			r.list(ctx, granted.Add(holdTime))
+			r.list(ctx, until, list.IsZero())
 			list = now.Add(max(listEvery, time.Since(now)*listShare))
 		}
 		pause(ctx, next)
 	}
-	r.stop(func(*stream) bool { return true })
-	if r.setHolding(false); time.Since(granted) < leaseTime { // so that the next server does not have to wait
-		_, _ = r.lease(context.WithoutCancel(ctx), lease, time.Millisecond)
+	r.stop(ctx, func(*stream) bool { return true })
+	if r.setHolding(ctx, time.Time{}); time.Since(granted) < leaseTime { // so that the next server does not have to wait
+		_, _ = r.lease(context.WithoutCancel(ctx), time.Millisecond)
 	}
 }
 
-func (r *runner) lease(ctx context.Context, name string, ttl time.Duration) (bool, error) {
+func (r *runner) lease(ctx context.Context, ttl time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	return r.o.Store.Lease(ctx, name, ttl)
+	return r.o.Store.Lease(ctx, r.note, ttl)
 }
 
-// setHolding notes whether this server delivers, and returns whether there is anything to deliver to.
-func (r *runner) setHolding(holding bool) bool {
+// setHolding notes whether this server delivers until a time, and returns whether there is anything to deliver to.
+func (r *runner) setHolding(ctx context.Context, until time.Time) bool {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	holding := time.Now().Before(until) && r.keepNote(ctx)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.holding = holding
-	return holding && !r.disabled()
+	if !holding {
+		r.version, r.known = "", false
+	}
+	delivers := holding && !r.disabled()
+	r.mu.Unlock()
+	if !holding {
+		r.compare(ctx)
+	}
+	return delivers
 }
 
 // disabled reports whether the receiver said that it is gone. The caller holds the lock.
-func (r *runner) disabled() bool { return r.gone != "" && r.gone == r.current.Load().Entry }
+func (r *runner) disabled() bool { return r.noted.Gone != "" && r.noted.Gone == r.current.Load().Entry }
 
-// disable ends delivering until the entry changes. It returns false if the entry of the request has changed already.
+// disable ends delivering until the entry changes, or somebody enables the webhook. It returns false if the entry of
+// the request has changed already.
 func (r *runner) disable(e *entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,35 +137,26 @@ func (r *runner) disable(e *entry) bool {
 		return false
 	}
 	if !r.disabled() { // several requests can be open
-		r.gone = e.Entry
-		r.logger.Error("the receiver answered 410: the webhook is disabled until its entry changes, or another " +
-			"server takes over")
+		r.noted.Gone, r.nextNote = e.Entry, time.Time{}
+		r.logger.Error("the receiver answered 410: the webhook is disabled until its entry changes, or until it is " +
+			"enabled")
 	}
 	return true
 }
 
-// list has the namespaces delivered that exist now. If the store does not say which by a time, those before are.
-func (r *runner) list(ctx context.Context, until time.Time) {
+// list has the namespaces delivered that exist now. If the store does not say which by a time, those before are. The
+// first time, those of which a place is kept are as well, since they may have been deleted meanwhile.
+func (r *runner) list(ctx context.Context, until time.Time, first bool) {
 	inTime, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	w, most := r.current.Load(), r.o.MaxNamespaces()
-	var wanted []string
-	for after := ""; ; {
-		page, err := r.o.Store.Namespaces(inTime, after, listPage)
-		if err != nil {
-			return
-		}
-		for _, n := range page {
-			if w.Namespaces(n.Name) {
-				wanted = append(wanted, n.Name)
-			}
-		}
-		if len(page) < listPage {
-			break
-		}
-		after = page[len(page)-1].Name
+	wanted, err := r.wanted(inTime)
+	if err == nil && first {
+		wanted, err = r.addKept(inTime, wanted)
 	}
-	if len(wanted) > most {
+	if err != nil {
+		return
+	}
+	if most := r.o.MaxNamespaces(); len(wanted) > most {
 		r.warn("the webhook matches too many namespaces; those with the last names are left out",
 			"namespaces", len(wanted), "limit", most)
 		wanted = wanted[:most]
@@ -156,11 +164,51 @@ func (r *runner) list(ctx context.Context, until time.Time) {
 	r.follow(ctx, wanted)
 }
 
+// wanted returns the namespaces to deliver that exist, in order.
+func (r *runner) wanted(ctx context.Context) (all []string, err error) {
+	w := r.current.Load()
+	for after := ""; ; {
+		page, err := r.o.Store.Namespaces(ctx, after, listPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range page {
+			if w.Namespaces(n.Name) {
+				all = append(all, n.Name)
+			}
+		}
+		if len(page) < listPage {
+			return all, nil
+		}
+		after = page[len(page)-1].Name
+	}
+}
+
+// addKept adds the namespaces of which a place is kept. What is kept of others is deleted.
+func (r *runner) addKept(ctx context.Context, wanted []string) ([]string, error) {
+	kept, err := r.o.Store.Notes(ctx, r.note)
+	if err != nil {
+		return nil, err
+	}
+	for _, namespace := range kept {
+		if namespace == ownNote {
+			continue
+		}
+		if r.current.Load().Namespaces(namespace) {
+			wanted = append(wanted, namespace)
+		} else if s := newStream(r, namespace, false, time.Time{}); s.load(ctx) == nil {
+			s.forget(ctx)
+		}
+	}
+	slices.Sort(wanted)
+	return slices.Compact(wanted), nil
+}
+
 // follow has exactly these namespaces delivered, each in a stream of its own. One that was deleted is followed for
 // another minute, to report that everybody is gone.
 func (r *runner) follow(ctx context.Context, wanted []string) {
 	now := time.Now()
-	r.stop(func(s *stream) bool {
+	r.stop(ctx, func(s *stream) bool {
 		if _, ok := slices.BinarySearch(wanted, s.namespace); ok {
 			s.listed = now
 		}
@@ -169,23 +217,25 @@ func (r *runner) follow(ctx context.Context, wanted []string) {
 			return true
 		default:
 		}
-		return now.Sub(s.listed) >= endAfter || !r.current.Load().Namespaces(s.namespace)
+		s.forgets = now.Sub(s.listed) >= endAfter || !r.current.Load().Namespaces(s.namespace)
+		return s.forgets
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, namespace := range wanted {
 		if r.streams[namespace] == nil {
-			s := newStream(r, namespace, now)
+			s := newStream(r, namespace, !r.known, now)
 			r.streams[namespace] = s
 			ctx, cancel := context.WithCancel(ctx)
 			s.cancel = cancel
 			go s.run(ctx)
 		}
 	}
+	r.known = true
 }
 
 // stop ends streams, and waits for them.
-func (r *runner) stop(ends func(*stream) bool) {
+func (r *runner) stop(ctx context.Context, ends func(*stream) bool) {
 	var ended []*stream
 	r.mu.Lock()
 	for namespace, s := range r.streams {
@@ -198,6 +248,11 @@ func (r *runner) stop(ends func(*stream) bool) {
 	r.mu.Unlock()
 	for _, s := range ended { // without the lock, which they use
 		<-s.ended
+	}
+	for _, s := range ended {
+		if s.forgets {
+			s.forget(ctx)
+		}
 	}
 }
 

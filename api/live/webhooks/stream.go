@@ -22,32 +22,40 @@ const (
 
 // The reasons for which a stream begins again, or ends.
 var (
-	errLost  = errors.New("the receiver was away or slow for longer than changes are kept")
-	errReset = errors.New("changes may be missing")
+	errAgain = errors.New("it is read again from the place")
 	errGone  = errors.New("the receiver is gone")
+	errLost  = errors.New("changes are missing, and the last reset was a short time ago")
 )
 
 // stream delivers one namespace. One goroutine uses it, but for what the runner keeps in it.
 type stream struct {
 	r         *runner
 	namespace string
+	lost      bool // if nothing is kept of it, it begins with a reset
 	wake      chan struct{}
-	held      held
-	counted   int                       // of held, in the runner's sum
+
+	place   place
+	version string           // of the place that is kept
+	saved   time.Time        // when it was
+	read    []store.Position // up to which the feed was read
+	held    held
+	counted int // of held, in the runner's sum
+
 	nextReset time.Time                 // when a reset costs nothing
 	spare     bool                      // one reset can be earlier
 	failing   atomic.Pointer[time.Time] // since when the receiver accepts nothing; nil if it accepted the last event
 
 	// The runner's.
 
-	listed time.Time // when the namespace was known last
-	cancel context.CancelFunc
-	ended  chan struct{}
+	listed  time.Time // when the namespace was known last
+	forgets bool      // nothing is kept of the namespace when it ends
+	cancel  context.CancelFunc
+	ended   chan struct{}
 }
 
-func newStream(r *runner, namespace string, now time.Time) *stream {
+func newStream(r *runner, namespace string, lost bool, now time.Time) *stream {
 	return &stream{
-		r: r, namespace: namespace, wake: make(chan struct{}, 1), listed: now, ended: make(chan struct{}),
+		r: r, namespace: namespace, lost: lost, wake: make(chan struct{}, 1), listed: now, ended: make(chan struct{}),
 	}
 }
 
@@ -59,10 +67,7 @@ func (s *stream) run(ctx context.Context) {
 		switch err := s.follow(ctx); {
 		case ctx.Err() != nil, errors.Is(err, errGone):
 			return
-		case errors.Is(err, errReset):
-			retry = 0
-		case errors.Is(err, errLost):
-			s.failed(time.Now(), err)
+		case errors.Is(err, errAgain):
 			retry = 0
 		case errors.Is(err, store.ErrNoFeed):
 			s.r.warn("the namespace has no changes feed", "namespace", s.namespace)
@@ -72,18 +77,18 @@ func (s *stream) run(ctx context.Context) {
 		}
 		s.held = held{}
 		s.count()
-		if pause(ctx, max(retry, s.resetWait())); ctx.Err() != nil {
+		if pause(ctx, retry); ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// resetWait returns for how long a reset has to wait: one in resetEvery, and another one if there was none for long.
-func (s *stream) resetWait() time.Duration {
-	if s.spare {
-		return 0
+// awaitReset waits until a reset may be sent: one in resetEvery, and another one if there was none for long.
+func (s *stream) awaitReset(ctx context.Context) {
+	if wait := time.Until(s.nextReset); wait > 0 && !s.spare {
+		s.failed(time.Now(), errLost)
+		pause(ctx, wait)
 	}
-	return time.Until(s.nextReset)
 }
 
 // noteReset notes that a reset was delivered.
@@ -100,36 +105,34 @@ func (s *stream) count() {
 	s.counted = s.held.len()
 }
 
-// follow delivers a reset, a snapshot, and changes until something fails.
+// follow delivers from the place that is kept, or else a snapshot, and then changes, until something fails.
 func (s *stream) follow(ctx context.Context) error {
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	if err := s.sendKept(ctx); err != nil {
+		return err
+	}
+	if s.place.Lost {
+		s.awaitReset(ctx)
+	}
 	w, err := s.r.o.Watch(ctx, s.namespace, feed.Query{
-		Everyone: true, Statuses: []lastseen.Status{lastseen.Green, lastseen.Yellow}, Wake: s.notify,
+		Everyone: true, Statuses: []lastseen.Status{lastseen.Green, lastseen.Yellow}, After: s.place.Positions,
+		Wake: s.notify,
 	})
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	for begun, paging, more := false, false, false; ; {
+	s.read = s.place.Positions
+	for first, more := true, false; ; {
 		b, ok, again := feed.Batch{}, false, fullRetry
 		if s.r.held.Load() < maxHeld {
 			b, ok, again, err = w.Next(ctx, maxUsers)
 		}
-		switch {
-		case err != nil:
-			return err
-		case !ok:
-		case begun && (b.Snapshot || b.Reset):
-			return whyReset(more)
-		case begun && !paging && b.Page: // the namespace was deleted, and exists again
-			return errReset
-		case !begun || paging:
-			err = s.snapshot(ctx, b, !begun)
-			begun, paging = true, b.More
-		default:
-			for _, u := range b.Users {
-				s.held.add(u, s.r.current.Load().Report, time.Now())
-			}
-			s.count()
+		if err == nil && ok {
+			err = s.take(ctx, b, first)
+			first = false
 		}
 		if err == nil {
 			err = s.deliverDue(ctx)
@@ -138,17 +141,37 @@ func (s *stream) follow(ctx context.Context) error {
 			return err
 		}
 		if more = ok && b.More; !more {
-			s.await(ctx, again)
+			if err := s.await(ctx, again); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// whyReset returns why a watcher has a reset: because the receiver was too slow for it, or for another reason.
-func whyReset(behind bool) error {
-	if behind {
-		return errLost
+// take takes a batch: a part of a snapshot is sent at once, changes are held.
+func (s *stream) take(ctx context.Context, b feed.Batch, first bool) error {
+	switch begins := s.place.Positions == nil; {
+	case b.Reset && !begins && !first: // the watcher was too slow; the store has more than its memory
+		return errAgain
+	case b.Reset && !begins, b.Page && !begins && !s.place.Paging: // or the namespace was deleted, and exists again
+		return s.lose(ctx)
+	case begins, s.place.Paging:
+		return s.sendSnapshot(ctx, b)
 	}
-	return errReset
+	now, hold := lastseen.Instant(0), s.r.current.Load().Hold
+	if hold > 0 {
+		var err error
+		if now, err = s.r.o.Store.Now(ctx); err != nil {
+			return err
+		}
+	}
+	for _, u := range b.Users {
+		age := min(max(now.Sub(u.Recorded), 0), hold) // after a takeover, it holds for a while already
+		s.held.add(u, s.r.current.Load().Report, time.Now().Add(-age), s.read)
+	}
+	s.read = b.Positions
+	s.count()
+	return nil
 }
 
 // notify wakes the stream. It returns at once.
@@ -160,32 +183,36 @@ func (s *stream) notify() {
 }
 
 // await waits until there may be something to do.
-func (s *stream) await(ctx context.Context, again time.Duration) {
-	if since, ok := s.held.next(); ok {
-		again = min(again, time.Until(since.Add(s.r.current.Load().Hold)))
+func (s *stream) await(ctx context.Context, again time.Duration) error {
+	save, err := s.keepUp(ctx)
+	if err != nil {
+		return err
 	}
-	t := time.NewTimer(again)
+	if c := s.held.first(); c != nil {
+		again = min(again, time.Until(c.since.Add(s.r.current.Load().Hold)))
+	}
+	t := time.NewTimer(min(again, save))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 	case <-t.C:
 	case <-s.wake:
 	}
+	return nil
 }
 
-// snapshot delivers a part of a snapshot. Before the first one it delivers a reset.
-func (s *stream) snapshot(ctx context.Context, b feed.Batch, first bool) error {
+// sendSnapshot delivers a part of a snapshot, after a reset if it is the first one after changes were lost.
+func (s *stream) sendSnapshot(ctx context.Context, b feed.Batch) error {
 	e, err := s.encoder(ctx)
 	if err != nil {
 		return err
 	}
-	if first {
-		if err := s.deliver(ctx, e.reset()); err != nil {
-			return err
-		}
-		s.noteReset()
+	events := e.snapshot(b.Users, b.More)
+	if s.place.Lost {
+		events = append([]event{e.reset()}, events...)
 	}
-	return s.deliverAll(ctx, e.snapshot(b.Users, b.More))
+	s.read = b.Positions
+	return s.send(ctx, place{Events: events, Positions: b.Positions, Paging: b.More})
 }
 
 // deliverDue delivers the changes that have held for long enough.
@@ -201,7 +228,7 @@ func (s *stream) deliverDue(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.deliverAll(ctx, e.changed(due)); err != nil {
+		if err := s.send(ctx, place{Events: e.changed(due), Positions: s.settled()}); err != nil {
 			return err
 		}
 		s.observeLag(ctx, due, hold)
@@ -220,7 +247,7 @@ func (s *stream) observeLag(ctx context.Context, delivered []change, hold time.D
 			lag = max(lag, now.Sub(c.Recorded))
 		}
 	}
-	s.r.o.Observe.Lag(s.r.current.Load().Name, lag)
+	s.r.lagged(lag)
 }
 
 func (s *stream) encoder(ctx context.Context) (encoder, error) {
@@ -228,41 +255,35 @@ func (s *stream) encoder(ctx context.Context) (encoder, error) {
 	return encoder{namespace: s.namespace, at: now, append: s.r.o.Append}, err
 }
 
-func (s *stream) deliverAll(ctx context.Context, events []event) error {
-	for _, e := range events {
-		if err := s.deliver(ctx, e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// deliver sends an event until the receiver accepts or refuses it. It returns errLost if that takes longer than changes
-// are kept, and errGone if the receiver is gone.
-func (s *stream) deliver(ctx context.Context, e event) error {
+// deliver sends an event until the receiver accepts or refuses it, and returns the events that are sent instead, if any.
+// If that takes longer than changes are kept, it gives up: a reset follows. It returns errGone if the receiver is gone.
+func (s *stream) deliver(ctx context.Context, e event) (instead []event, err error) {
 	begun := time.Now()
 	for tries := 0; ; tries++ {
 		w, a, err := s.try(ctx, e)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		switch a.Result {
 		case Delivered:
 			s.recovered()
-			return nil
+			if e.Kind == Reset {
+				s.noteReset()
+			}
+			return nil, nil
 		case TooLarge, Refused:
 			s.recovered()
 			return s.refused(ctx, e, a)
 		case Gone:
 			if s.r.disable(w) {
-				return errGone
+				return nil, errGone
 			}
 			continue // the entry changed meanwhile
 		}
 		s.failed(begun, a.reason)
 		pause(ctx, max(a.retryAfter, s.backoff(tries)))
 		if time.Since(begun) >= store.ChangesKept {
-			return errLost
+			return nil, s.lose(ctx)
 		}
 	}
 }
@@ -287,23 +308,25 @@ func (s *stream) try(ctx context.Context, e event) (*entry, answer, error) {
 		return nil, answer{}, err
 	}
 	s.r.o.Observe.Tried(w.Name, a.Result)
+	s.r.tried(a)
 	return w, a, nil
 }
 
-// refused halves an event that is too large, and drops one that cannot be halved or was refused for another reason.
-func (s *stream) refused(ctx context.Context, e event, a answer) error {
+// refused returns the halves of an event that is too large. One that cannot be halved or was refused for another reason
+// is dropped.
+func (s *stream) refused(ctx context.Context, e event, a answer) (halves []event, err error) {
 	if a.Result == TooLarge {
 		encoder, err := s.encoder(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if halves, ok := encoder.halves(e); ok {
-			return s.deliverAll(ctx, halves)
+			return halves, nil
 		}
 	}
-	s.r.o.Observe.Dropped(s.r.current.Load().Name, e.users)
-	s.r.warn("an event was dropped", "namespace", s.namespace, "event", e.id, "users", e.users, "error", a.reason)
-	return nil
+	s.r.o.Observe.Dropped(s.r.current.Load().Name, e.Users)
+	s.r.warn("an event was dropped", "namespace", s.namespace, "event", e.ID, "users", e.Users, "error", a.reason)
+	return nil, nil
 }
 
 // failed notes that the receiver accepts nothing. The first time is logged.

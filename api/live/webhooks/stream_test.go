@@ -147,6 +147,8 @@ func TestGone(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Empty(t, f.got())
 		require.Equal(t, []Stats{{Webhook: "app", Holding: true, Disabled: true}}, m.Stats())
+		f.away(time.Hour)
+		require.Empty(t, f.got(), "it is kept")
 		same := *f.webhook
 		f.locked(func() { f.webhook = &same }) // another reload
 		time.Sleep(time.Hour)
@@ -155,7 +157,7 @@ func TestGone(t *testing.T) {
 		other.Entry = "2"
 		f.locked(func() { f.webhook = &other })
 		time.Sleep(lookEvery + listEvery)
-		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
+		require.Equal(t, []string{"changed alice"}, f.got())
 	})
 }
 
@@ -190,12 +192,12 @@ func TestLostPlace(t *testing.T) {
 func TestResets(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, f *fixture, m *Manager) {
-		f.send(feed.Batch{Reset: true})
+		f.lose()
 		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
 		for range 3 {
 			slow := comes("alice")
 			slow.More = true
-			f.send(slow, feed.Batch{Reset: true})
+			f.lose(slow)
 			require.Equal(t, []string{"changed alice"}, f.got())
 			time.Sleep(resetEvery - 10*time.Second)
 			require.Empty(t, f.got())
@@ -205,8 +207,22 @@ func TestResets(t *testing.T) {
 			require.Zero(t, m.Stats()[0].Behind)
 		}
 		time.Sleep(2 * resetEvery)
-		f.send(feed.Batch{Reset: true})
+		f.lose()
 		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
+	})
+}
+
+// TestBehind: a receiver that is slower than the feed keeps changes in memory gets them from the store.
+func TestBehind(t *testing.T) {
+	t.Parallel()
+	run(t, func(t *testing.T, f *fixture, _ *Manager) {
+		slow := comes("alice")
+		slow.More = true
+		f.send(slow, feed.Batch{Reset: true})
+		require.Equal(t, []string{"changed alice"}, f.got())
+		require.Equal(t, []store.Position{"2"}, f.after, "it goes on after that")
+		f.send(comes("bob"))
+		require.Equal(t, []string{"changed bob"}, f.got())
 	})
 }
 
@@ -272,27 +288,12 @@ func TestLeaseIsNotRenewed(t *testing.T) {
 	})
 }
 
-// TestLease: a server without the lease delivers nothing, and one that gets it begins with a reset.
-func TestLease(t *testing.T) {
-	t.Parallel()
-	run(t, func(t *testing.T, f *fixture, m *Manager) {
-		f.locked(func() { f.lost = true })
-		time.Sleep(lookEvery)
-		synctest.Wait()
-		require.Equal(t, f.watchers, f.closed)
-		require.Equal(t, []Stats{{Webhook: "app"}}, m.Stats())
-		f.locked(func() { f.lost = false })
-		time.Sleep(lookEvery)
-		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
-	})
-}
-
 // TestNoFeed: while a namespace has no feed, the log says so once a minute, and delivering begins when it has one.
 func TestNoFeed(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, f *fixture, _ *Manager) {
 		f.locked(func() { f.watchErr = store.ErrNoFeed })
-		f.send(feed.Batch{Reset: true})
+		f.lose()
 		time.Sleep(10*noFeedRetry - time.Second)
 		require.Empty(t, f.got())
 		require.Equal(t, 10, strings.Count(f.log.String(), "has no changes feed"))

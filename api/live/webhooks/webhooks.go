@@ -5,11 +5,14 @@
 //
 // For each webhook and namespace there is one sequence of events. It begins with the users who are not grey, in the
 // parts of a snapshot; changes follow. An event is sent again, with the same bytes and the same ID, until the receiver
-// accepts or refuses it; the next one waits for that. If the receiver is away for longer than the feed keeps changes in
-// memory, the sequence begins again, with a reset before the snapshot. That is at most once in [resetEvery], but for
+// accepts or refuses it; the next one waits for that. How far the sequence is, and the events that come next, are kept
+// in the store. If that place is lost, since the receiver was away for longer than the feed keeps changes, or the store
+// lost data, the sequence begins again, with a reset before the snapshot. That is at most once in [resetEvery], but for
 // one reset if there was none for long.
 //
-// One server at a time, the one with the lease, delivers for a webhook. One that takes over begins with a reset.
+// One server at a time, the one with the lease, delivers for a webhook. One that takes over goes on from the place. Two
+// that deliver at once, since one was suspended, send the same events in the same order: a place is replaced only by
+// one who knows it.
 //
 // # Bounds
 //
@@ -56,7 +59,7 @@ type Webhook struct {
 }
 
 // MaxName is the length of the longest [Webhook.Name], in bytes.
-const MaxName = 64 - len(leasePrefix)
+const MaxName = 64 - len(notePrefix)
 
 // Options configure a manager. All fields but the last two are required.
 type Options struct {
@@ -75,6 +78,7 @@ type Options struct {
 // Store is what webhooks use of a store.
 type Store interface {
 	store.Leaser
+	store.Notes
 	Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error)
 	Now(ctx context.Context) (lastseen.Instant, error)
 }

@@ -1,0 +1,118 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// place is how far a namespace was delivered. It is kept in the store, so that another server goes on from there.
+type place struct {
+	// Events are delivered first, in order. They are kept before the first of them is sent, so each repetition has the
+	// same bytes and the same ID.
+	Events    []event          `json:",omitempty"`
+	Positions []store.Position `json:",omitempty"` // where to read on after that; none to begin with a snapshot
+	Paging    bool             `json:",omitempty"` // a snapshot continues there
+	Lost      bool             `json:",omitempty"` // a reset comes before the snapshot
+}
+
+// saveEvery is how often a place is kept that moves although nothing is reported, so that it stays in the feed.
+const saveEvery = time.Minute
+
+// errMoved means that another server delivers, too, and is ahead.
+var errMoved = errors.New("another server delivers the namespace")
+
+// load reads the place. One that nobody kept is new, or was lost with the webhook's own note.
+func (s *stream) load(ctx context.Context) error {
+	n, err := s.r.o.Store.Note(ctx, s.r.note, s.namespace)
+	if err != nil {
+		return err
+	}
+	had := s.version != ""
+	s.version, s.saved, s.place = n.Version, time.Now(), place{}
+	if n.Version == "" {
+		s.place.Lost = s.lost || had
+	} else if json.Unmarshal(n.Text, &s.place) != nil {
+		s.place = place{Lost: true}
+	}
+	return nil
+}
+
+// save keeps the place. It returns errMoved if another server kept one since.
+func (s *stream) save(ctx context.Context) error {
+	text, err := json.Marshal(s.place)
+	if err != nil {
+		return err
+	}
+	n := store.Note{Version: newID(), Text: text}
+	switch set, err := s.r.o.Store.SetNote(ctx, s.r.note, s.namespace, s.version, n); {
+	case err != nil:
+		return err
+	case !set:
+		return errMoved
+	}
+	s.version, s.saved = n.Version, time.Now()
+	return nil
+}
+
+// lose has the next follow begin with a reset.
+func (s *stream) lose(ctx context.Context) error {
+	s.place = place{Lost: true}
+	if err := s.save(ctx); err != nil {
+		return err
+	}
+	return errAgain
+}
+
+// forget deletes what is kept of a namespace that is not delivered any longer.
+func (s *stream) forget(ctx context.Context) {
+	_, _ = s.r.o.Store.SetNote(ctx, s.r.note, s.namespace, s.version, store.Note{}) // otherwise it expires
+}
+
+// send keeps events, and where to read on after them, and delivers them.
+func (s *stream) send(ctx context.Context, p place) error {
+	s.place = p
+	if err := s.save(ctx); err != nil {
+		return err
+	}
+	return s.sendKept(ctx)
+}
+
+// sendKept delivers the events that are kept.
+func (s *stream) sendKept(ctx context.Context) error {
+	for len(s.place.Events) > 0 {
+		instead, err := s.deliver(ctx, s.place.Events[0])
+		if err != nil {
+			return err
+		}
+		s.place.Events = append(instead, s.place.Events[1:]...)
+		if err := s.save(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled returns where to read on if nothing but what is delivered is to be missed.
+func (s *stream) settled() []store.Position {
+	if c := s.held.first(); c != nil {
+		return c.from
+	}
+	return s.read
+}
+
+// keepUp keeps the place if it moved a while ago, and returns when to call it again.
+func (s *stream) keepUp(ctx context.Context) (time.Duration, error) {
+	if slices.Equal(s.settled(), s.place.Positions) {
+		return saveEvery, nil
+	}
+	if wait := time.Until(s.saved.Add(saveEvery)); wait > 0 {
+		return wait, nil
+	}
+	s.place = place{Positions: s.settled(), Paging: s.place.Paging}
+	return saveEvery, s.save(ctx)
+}
