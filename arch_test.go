@@ -77,8 +77,9 @@ func arrows() map[string][]string {
 		"api": {
 			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
 			"api/guard", "api/live/audience", "api/live/session", "api/live/subscription", "api/live/transport",
-			"api/problem", "api/request", "api/telemetry", "api/web",
+			"api/operations", "api/problem", "api/request", "api/telemetry", "api/web",
 		},
+		"api/operations": {"api/live/webhooks", "api/problem", "api/request"},
 		"api/apitest": {
 			"", "store", "store/connections", "store/feed", "store/filestore", "store/jobs",
 			"store/storetest/redistest", "api", "api/apitest/kit", "api/auth", "api/guard", "api/limit",

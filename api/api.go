@@ -32,6 +32,7 @@ import (
 	"github.com/lastseen/lastseen/api/live/audience"
 	"github.com/lastseen/lastseen/api/live/session"
 	"github.com/lastseen/lastseen/api/live/subscription"
+	"github.com/lastseen/lastseen/api/operations"
 	"github.com/lastseen/lastseen/api/request"
 	"github.com/lastseen/lastseen/api/telemetry"
 	"github.com/lastseen/lastseen/api/web"
@@ -111,6 +112,8 @@ type Config struct {
 	Connections *connections.Registry
 	// Calls keeps calls going; default: one that nobody runs, so that calls end late and only by actions.
 	Calls *calls.Manager
+	// Webhooks are those of the configuration; default: none.
+	Webhooks operations.Webhooks
 	// WebSockets are the limits of WebSockets. The origins of CORSOrigins can open them.
 	WebSockets WebSocketLimits
 
@@ -183,6 +186,8 @@ type server struct {
 	uncounted store.Store         // Store, but its calls do not count as load
 	replicas  store.ReplicaReader // nil without replicas
 	live      *session.Server
+
+	operations *operations.Handlers
 }
 
 // New returns the handler of all endpoints. Its authenticator becomes that of all handlers with the same Shared.
@@ -212,7 +217,7 @@ func New(c Config) http.Handler {
 	c.Shared.load.Configure(func() float64 { return c.Store.Load() }, factor)
 	replicas, _ := store.As[store.ReplicaReader](c.Store)
 	s := &server{
-		Shared: c.Shared, Config: c, replicas: replicas, uncounted: c.Store,
+		Shared: c.Shared, Config: c, replicas: replicas, uncounted: c.Store, operations: operations.New(c.Webhooks),
 		gate: guard.Gate{
 			Authenticator: c.Shared.authenticator.Load,
 			Sources:       guard.Sources{Hosts: c.AllowedHosts, Origins: c.CORSOrigins},

@@ -44,6 +44,7 @@ func (s *server) routes() []route {
 		users      = namespace + "/users"
 		user       = users + "/:user"
 		contacts   = user + "/contacts"
+		webhooks   = "/v1/webhooks"
 	)
 	return slices.Concat([]route{
 		{http.MethodPost, user + "/ping", guard.PingSelf, ofUser(s.ping), nil},
@@ -89,6 +90,10 @@ func (s *server) routes() []route {
 		{http.MethodGet, "/healthz", guard.Public, s.healthz, nil},
 		{http.MethodGet, "/readyz", guard.Public, s.readyz, nil},
 		{http.MethodGet, "/version", guard.Public, s.getVersion, nil},
+
+		{http.MethodGet, webhooks, guard.Admin, s.operations.ListWebhooks, nil},
+		{http.MethodPost, webhooks + "/:webhook/test", guard.Admin, s.operations.TestWebhook, nil},
+		{http.MethodPost, webhooks + "/:webhook/enable", guard.Admin, s.operations.EnableWebhook, nil},
 	}, s.callRoutes(namespace+"/calls"), s.pageRoutes())
 }
 
@@ -246,8 +251,10 @@ func reachOf(method, path string) telemetry.Reach {
 		return telemetry.Writing
 	case strings.HasSuffix(path, "/connect"): // only the upgrade
 		return telemetry.NoStore
-	case !strings.HasPrefix(path, namespaces), path == namespaces+"/:namespace" && method != http.MethodDelete:
+	case !strings.HasPrefix(path, "/v1/"), path == namespaces+"/:namespace" && method != http.MethodDelete:
 		return telemetry.NoStore // the latter returns settings
+	case strings.HasSuffix(path, "/test"): // of webhooks
+		return telemetry.NoStore
 	case strings.HasSuffix(path, "/lookup"), strings.HasSuffix(path, "/changes"):
 		return telemetry.Reading
 	case method == http.MethodDelete, method == http.MethodPost, method == http.MethodPut, method == http.MethodPatch:

@@ -27,7 +27,7 @@ const (
 	EndCall                          // the same, and the token can be in the body
 	ReadCall                         // the caller's own read, and ping; with a token only calls of its user
 	ListNamespaces                   // read, in any namespace; the response omits the others
-	Admin                            // admin
+	Admin                            // admin; in all namespaces if the path has none
 	Greeting                         // checked by the first frame of the WebSocket
 )
 
@@ -55,6 +55,8 @@ func (p Permission) Check(namespace, user string, caller *auth.Caller) error {
 		return ErrNoCredentials()
 	case !allowed && p == ListNamespaces:
 		return ErrForbidden(scope, fmt.Sprintf("This needs the scope %s.", scope))
+	case !allowed && namespace == "": // as a name, which only the pattern * matches
+		return ErrForbidden(scope, fmt.Sprintf("This needs the scope %s in all namespaces.", scope))
 	case !allowed:
 		return ErrForbidden(scope, fmt.Sprintf("This needs the scope %s in this namespace.", scope))
 	case p == PingBulk && !caller.CanPingMany():

@@ -50,6 +50,7 @@ const (
 	TooManyCalls         Code = "too_many_calls"
 	CallTooSoon          Code = "call_too_soon"
 	NoCalls              Code = "no_calls"
+	WebhookNotFound      Code = "webhook_not_found"
 	UpgradeRequired      Code = "upgrade_required"
 	UnknownFrame         Code = "unknown_frame"
 	TimedOut             Code = "timed_out"
@@ -115,6 +116,7 @@ func Types() []Type {
 		{TooManyCalls, 429, "Too many calls"},
 		{CallTooSoon, 429, "Call too soon"},
 		{NoCalls, 409, "No calls"},
+		{WebhookNotFound, 404, "Webhook not found"},
 		{UpgradeRequired, 426, "Upgrade required"},
 		{UnknownFrame, 400, "Unknown frame"},
 		{TimedOut, 408, "Timed out"},

@@ -86,7 +86,7 @@ func (r *runtimeConfig) apiConfig(c *config.Config) api.Config {
 		Limits:     api.Limits{Caller: c.RateLimit, User: c.UserRateLimit},
 		BodyMemory: c.BodyMemory, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts,
 		TrustedProxies: c.TrustedProxies, Feeds: r.feeds.hub, Connections: r.registry,
-		Calls:      r.callManager,
+		Calls: r.callManager, Webhooks: r.webhooks,
 		WebSockets: webSocketLimits(c), Shared: r.shared,
 	}
 }

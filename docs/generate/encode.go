@@ -30,6 +30,9 @@ const order = `
 	/v1/namespaces/{namespace}/connect
 	/v1/namespaces
 	/v1/namespaces/{namespace}
+	/v1/webhooks
+	/v1/webhooks/{webhook}/test
+	/v1/webhooks/{webhook}/enable
 	get post delete
 	name in $ref operationId summary user status code detail nullable format description required
 	schema value now example examples parameters requestBody headers content responses

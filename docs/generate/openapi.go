@@ -116,6 +116,7 @@ var tags = map[string]*regexp.Regexp{
 	"Connecting":   regexp.MustCompile(`/connect(ions)?$`),
 	"Deleting":     regexp.MustCompile(`DELETE .*}$`),
 	"Namespaces":   regexp.MustCompile(`GET .*/(namespaces|{namespace})$`),
+	"Webhooks":     regexp.MustCompile(`/webhooks\b`),
 	"Service":      regexp.MustCompile(`GET /\w+$`),
 }
 
@@ -130,7 +131,7 @@ func failures(operation string) map[string]bool {
 	fails := isAPI || strings.HasSuffix(operation, "/readyz")
 	return map[string]bool{
 		"401": isAPI && !connects, "403": isAPI, "429": isAPI, "503": fails, "default": fails,
-		"404": strings.Contains(operation, "{namespace}") && !connects && !erases, "409": conflict,
+		"404": strings.Contains(operation, "{") && !connects && !erases, "409": conflict,
 	}
 }
 
