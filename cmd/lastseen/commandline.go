@@ -21,6 +21,7 @@ type commands struct {
 	Backup  backupCmd  `cmd:"" help:"Save the data of a running service with a file store."`
 	Key     keyCmd     `cmd:"" help:"Create API keys."`
 	Token   tokenCmd   `cmd:"" help:"Create JWTs for testing."`
+	Webhook webhookCmd `cmd:"" help:"Enable webhooks, and receive them for testing."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`

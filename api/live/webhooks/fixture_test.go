@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/memstore"
@@ -27,7 +28,7 @@ type fixture struct {
 	notes   // real ones
 	t       *testing.T
 	webhook *Webhook
-	log     logged
+	log     testenv.Log
 
 	mu       sync.Mutex
 	reply    reply
@@ -47,24 +48,6 @@ type fixture struct {
 }
 
 type notes interface{ store.Notes }
-
-// logged is what was logged.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // received is a request that the receiver got.
 type received struct {
@@ -100,6 +83,17 @@ func (f *fixture) Lease(context.Context, string, time.Duration) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.lost && f.leaseErr == nil, f.leaseErr
+}
+
+func (f *fixture) SetNote(ctx context.Context, name, key, old string, n store.Note) (bool, error) {
+	f.mu.Lock()
+	err := f.noteErr
+	f.noteErr = nil
+	f.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	return f.notes.SetNote(ctx, name, key, old, n)
 }
 
 func (f *fixture) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {

@@ -51,6 +51,32 @@ func TestFrozen(t *testing.T) {
 	})
 }
 
+// TestNotNoted: an event that was accepted, but not noted as such, is sent again as it was. One that cannot be noted is
+// not sent.
+func TestNotNoted(t *testing.T) {
+	t.Parallel()
+	run(t, func(t *testing.T, f *fixture, _ *Manager) {
+		f.replies(func(*http.Request, string) (int, http.Header, error) {
+			f.locked(func() { f.noteErr = store.ErrUnavailable })
+			f.replies(status(200))
+			return 200, nil, nil
+		})
+		f.send(comes("alice"))
+		time.Sleep(followRetry)
+		synctest.Wait()
+		require.Len(t, f.requests, 2)
+		require.Equal(t, f.requests[0].id, f.requests[1].id)
+		require.Equal(t, f.requests[0].body, f.requests[1].body)
+		f.got()
+		f.locked(func() { f.noteErr = store.ErrUnavailable })
+		f.send(comes("bob"))
+		require.Empty(t, f.got())
+		time.Sleep(followRetry)
+		synctest.Wait()
+		require.Equal(t, []store.Position{"2"}, f.after, "it is read again")
+	})
+}
+
 // TestSnapshotGoesOn: a snapshot that another server began is not begun again.
 func TestSnapshotGoesOn(t *testing.T) {
 	t.Parallel()
