@@ -18,7 +18,7 @@ import (
 const Subprotocol = "lastseen.v1"
 
 const (
-	socketReadBuffer  = 256     // bytes; each socket has one, for short frames
+	socketReadBuffer  = 128     // bytes; each socket has one, for short frames: a control frame has up to 125
 	socketWriteBuffer = 4 << 10 // bytes; in use only during a write
 
 	handshakeTimeout = 10 * time.Second
