@@ -15,12 +15,12 @@ import (
 func (n *session) check() bool {
 	defer func() { n.recovered(recover()) }()
 	n.mu.Lock()
-	greeted, caller, credentials := n.greeted, n.caller, n.credentials
+	greeted, caller, credentials, ctx := n.greeted, n.caller, n.credentials, n.ctx
 	n.mu.Unlock()
 	if !greeted {
 		return true
 	}
-	current, err := n.Authenticate(n.ctx, credentials)
+	current, err := n.Authenticate(ctx, credentials)
 	current, err = guard.Confirm(caller, current, err, n.newest.Load().Now())
 	switch {
 	case err == nil && !caller.Same(current): // limits are kept by caller

@@ -138,7 +138,7 @@ func (b helloBody) asked(namespace string) (*watchQuery, error) {
 
 // admit authenticates the client, charges it and checks what it can do.
 func (n *session) admit(s *Server, body helloBody, opening *connections.Opening, watches bool) error {
-	credentials, err := body.credentials(n.header)
+	credentials, err := body.credentials(n.credentials)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (n *session) admit(s *Server, body helloBody, opening *connections.Opening,
 		return errShuttingDown()
 	}
 	n.mu.Lock()
-	n.caller, n.credentials, n.user, n.header = caller, credentials, user, nil
+	n.caller, n.credentials, n.user = caller, credentials, user
 	n.mu.Unlock()
 	return n.ticket.greet(s.Limits, caller)
 }

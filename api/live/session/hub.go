@@ -150,8 +150,8 @@ func (h *Hub) Open(w http.ResponseWriter, r *http.Request, o Opening) (taken boo
 		return true, &problem.Error{Code: problem.InvalidParameter, Detail: "The upgrade failed.", Cause: err}
 	}
 	n := &session{
-		Hub: h, ticket: ticket, namespace: strings.Clone(o.Namespace), address: o.Address, requestID: o.RequestID,
-		header: append([]string(nil), r.Header["Authorization"]...),
+		Hub: h, ticket: ticket, namespace: strings.Clone(o.Namespace), requestID: o.RequestID,
+		credentials: append([]string(nil), r.Header["Authorization"]...),
 	}
 	n.begin(socket)
 	began = true

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/netip"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -32,10 +31,9 @@ type session struct {
 	namespace string
 	id        string // of the connection, for the client and the log
 	requestID string
-	address   netip.Addr
-	header    []string // Authorization of the request, until hello
 
-	ctx    context.Context //nolint:containedctx // it is the session, for calls to the store
+	// For calls to the store; guarded by mu until the frame welcome was sent: see setWelcomed.
+	ctx    context.Context //nolint:containedctx // it is the session
 	cancel func()
 
 	asked      atomic.Bool // to connect to another server
@@ -52,7 +50,7 @@ type session struct {
 	greeted     bool
 	welcomed    bool // the frame welcome was sent
 	caller      *auth.Caller
-	credentials []string // as an Authorization header; none for an anonymous caller
+	credentials []string // as an Authorization header, until hello that of the request; none for an anonymous caller
 	user        string   // empty for a client that only watches
 	device      *connections.Connection
 	mailbox     *mailbox   // of the user's own state; nil without a device
@@ -149,7 +147,7 @@ func (n *session) attrs() []slog.Attr {
 	return []slog.Attr{
 		slog.String("request_id", n.requestID), slog.String("connection", n.id),
 		slog.String("route", connectRoute),
-		slog.String("caller", n.newest.Load().Limiter.NameOf(n.currentCaller(), n.address)),
+		slog.String("caller", n.newest.Load().Limiter.NameOf(n.currentCaller(), n.ticket.address)),
 	}
 }
 
@@ -163,7 +161,7 @@ func (n *session) payer() (limit.Key, bool) {
 	if caller := n.currentCaller(); caller != nil && !caller.IsAnonymous() {
 		return guard.CallerKey(caller), true
 	}
-	return limit.ByAddress(n.address), n.ticket.limited
+	return limit.ByAddress(n.ticket.address), n.ticket.limited
 }
 
 // charge charges requests to the caller's rate limit.
@@ -253,13 +251,13 @@ func (n *session) wake() {
 		return
 	}
 	n.mu.Lock()
-	received, greeted := n.received, n.greeted
+	received, greeted, ctx, cancel := n.received, n.greeted, n.ctx, n.cancel
 	n.mu.Unlock()
 	switch {
-	case n.ctx.Err() != nil:
+	case ctx.Err() != nil:
 	case received && !greeted:
 		n.fail(problem.New(problem.Overloaded, "The server could not handle the frame hello in time."), "")
-		n.cancel() // afterwards: what handles the frame would respond that the store does not
+		cancel() // afterwards: what handles the frame would respond that the store does not
 	case !greeted:
 		n.fail(problem.New(problem.TimedOut, "The frame hello did not come in time."), "")
 	case n.check() && n.beat():
