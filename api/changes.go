@@ -246,8 +246,9 @@ type watch struct {
 // watch begins to follow changes for an authorized request. The caller closes the watch.
 func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 	w := &watch{openRequest: newOpenRequest(s, c, asked.namespace)}
+	owner := asked.Owner // the request may stay open for long: the rest, such as the users, is not kept for it
 	w.permitted = func(caller *auth.Caller) error { // if the visibility has changed, the client has to begin again
-		return cmp.Or(guard.Read.CheckRequest(c, caller), checkContactsOf(w.namespace, asked.Owner, caller),
+		return cmp.Or(guard.Read.CheckRequest(c, caller), checkContactsOf(w.namespace, owner, caller),
 			w.newest.Load().live.CheckVisibility(w.namespace, s.isRestricted(w.namespace)))
 	}
 	w.Subscription = subscription.New(subscription.Options{
