@@ -1,8 +1,6 @@
 package session
 
 import (
-	"context"
-
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/request"
 )
@@ -49,20 +47,6 @@ func (n *session) sendSoon(frame []byte) bool {
 		go n.sendQueued()
 	}
 	return true
-}
-
-// setWelcomed notes that the client has got the frame welcome. What was to be sent meanwhile follows. The context is
-// replaced by one that was not waited for yet, which is much smaller, unless the client watches.
-func (n *session) setWelcomed() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.welcomed = true
-	if n.following == nil && n.ctx.Err() == nil {
-		n.ctx, n.cancel = context.WithCancel(context.Background())
-	}
-	if n.sends != nil {
-		go n.sendQueued()
-	}
 }
 
 // sendQueued sends what waits, until nothing does or the client is gone.

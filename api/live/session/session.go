@@ -31,10 +31,8 @@ type session struct {
 	namespace string
 	id        string // of the connection, for the client and the log
 	requestID string
-
-	// For calls to the store; guarded by mu until the frame welcome was sent: see setWelcomed.
-	ctx    context.Context //nolint:containedctx // it is the session
-	cancel func()
+	ctx       context.Context //nolint:containedctx // it is the session; guarded by mu until setWelcomed
+	cancel    func()
 
 	asked      atomic.Bool // to connect to another server
 	active     atomic.Bool // since the last ping
@@ -242,6 +240,19 @@ func (n *session) sendWithin(text []byte, within time.Duration) error {
 		n.Telemetry.CountSocket(telemetry.FrameSent)
 	}
 	return err
+}
+
+// setWelcomed notes that the client has got the frame welcome. The context, grown by its children, is replaced.
+func (n *session) setWelcomed() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.welcomed = true
+	if n.following == nil && n.ctx.Err() == nil {
+		n.ctx, n.cancel = context.WithCancel(context.Background())
+	}
+	if n.sends != nil {
+		go n.sendQueued()
+	}
 }
 
 // wake is called by the timer.

@@ -84,7 +84,7 @@ func (s *userStates) receiveCall(namespace string, change calls.Change) {
 func (s *userStates) whenSent(key lastseen.UserKey, do func()) {
 	s.mu.Lock()
 	st := s.users[key]
-	if st == nil || !st.isSending() || len(st.afterSent) >= maxCallsToRefresh {
+	if st == nil || st.sending == 0 || len(st.afterSent) >= maxCallsToRefresh {
 		s.mu.Unlock()
 		do()
 		return

@@ -65,6 +65,7 @@ type userState struct {
 	mailboxes []*mailbox
 	last      uint64   // number
 	changed   uint64   // of the last change
+	sending   int      // mailboxes with sending set
 	afterSent []func() // see whenSent
 
 	availability      lastseen.AvailabilityState
@@ -199,7 +200,10 @@ func (st *userState) next() uint64 {
 func (st *userState) change() uint64 {
 	for _, m := range st.mailboxes {
 		if !m.polls {
-			m.sending = true
+			if !m.sending {
+				m.sending = true
+				st.sending++
+			}
 			m.wake()
 		}
 	}
@@ -213,17 +217,12 @@ func (st *userState) setSent(m *mailbox) {
 		return
 	}
 	m.sending = false
-	if !st.isSending() {
+	if st.sending--; st.sending == 0 {
 		for _, do := range st.afterSent {
 			go do()
 		}
 		st.afterSent = nil
 	}
-}
-
-// isSending reports whether a connection was woken, and was not sent everything yet.
-func (st *userState) isSending() bool {
-	return slices.ContainsFunc(st.mailboxes, func(m *mailbox) bool { return m.sending })
 }
 
 // isShown reports whether the user has a connection.

@@ -68,10 +68,8 @@ func (s *Socket) SetMessageLimit(bytes int) { s.limits.Message = bytes }
 // Serve reads from the connection until it ends, and then closes it. It returns how it ended.
 func (s *Socket) Serve(h SocketHandler) Ending {
 	defer func() { _ = s.metered.Close() }() // also after a panic
-	received := func(string) error { return s.received(h) }
-	s.conn.SetPongHandler(received)
 	s.conn.SetPingHandler(func(data string) error {
-		if err := received(data); err != nil {
+		if err := s.received(h); err != nil {
 			return err
 		}
 		err := s.conn.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(WriteTimeout))
@@ -80,6 +78,7 @@ func (s *Socket) Serve(h SocketHandler) Ending {
 		}
 		return err
 	})
+	s.conn.SetPongHandler(func(string) error { return s.received(h) })
 	err := s.read(h)
 	ending, code := endingOf(err)
 	if s.setCode(code) {
