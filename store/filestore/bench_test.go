@@ -54,38 +54,6 @@ func contactIDs(n int) []string {
 	return ids
 }
 
-// BenchmarkFeed pings a store of few users, where a ping costs least, without and with a feed.
-func BenchmarkFeed(b *testing.B) {
-	ctx := context.Background()
-	s := open(b, Options{Path: newPath(b), Sync: defaultSync})
-	require.NoError(b, s.Register(ctx, []string{"chat"}))
-	write := func(write func(context.Context, string, []store.PresenceEvent) ([]lastseen.State, error)) {
-		user := benchUser(rand.IntN(store.MaxAdvance))
-		_, err := write(ctx, "chat", []store.PresenceEvent{{User: user, At: lastseen.InstantOf(time.Now())}})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	pings := func(b *testing.B) {
-		for b.Loop() {
-			write(s.Ping)
-		}
-	}
-	b.Run("ping/off", pings)
-	minutes := lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
-	require.NoError(b, s.RecordChanges(ctx, "chat", minutes))
-	b.Run("ping/on", pings)
-	b.Run("change/on", func(b *testing.B) {
-		for n := 0; b.Loop(); n++ {
-			if n%2 == 0 {
-				write(s.Leave)
-			} else {
-				write(s.Ping)
-			}
-		}
-	})
-}
-
 // BenchmarkDevices compares what a ping costs without a device and with one, by the number of the user's devices, and
 // reports the memory of a user.
 func BenchmarkDevices(b *testing.B) {

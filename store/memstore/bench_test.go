@@ -63,28 +63,3 @@ func BenchmarkDescribe(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkAdvance advances a feed in which a thousand users turn yellow.
-func BenchmarkAdvance(b *testing.B) {
-	ctx := context.Background()
-	s := open(b, Options{})
-	require.NoError(b, s.Register(ctx, []string{"chat"}))
-	for n := lastseen.Instant(0); b.Loop(); n++ {
-		b.StopTimer()
-		require.NoError(b, s.RecordChanges(ctx, "chat", minutes))
-		begun := base + n
-		batch := make([]store.PresenceEvent, store.MaxAdvance)
-		for i := range batch {
-			batch[i] = store.PresenceEvent{User: benchUser(i), At: begun.Add(-minutes.Green) + 1}
-		}
-		s.tables.mu.Lock()
-		s.tables.index.feed("chat").watermark = begun
-		s.tables.mu.Unlock()
-		_, err := s.Ping(ctx, "chat", batch)
-		require.NoError(b, err)
-		w := &store.ChangesAdvance{Namespace: "chat", Thresholds: minutes, Now: begun + 1}
-		b.StartTimer()
-		s.AdvanceChanges(ctx, []*store.ChangesAdvance{w})
-		require.Equal(b, store.MaxAdvance, w.Transitions)
-	}
-}
