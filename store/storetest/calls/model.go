@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -143,17 +144,8 @@ func (m *callsModel) compareInCall(t *rapid.T) {
 	for _, user := range all {
 		call := m.current(user)
 		want := call != nil && call.State == lastseen.Active && call.Shown
-		require.Equal(t, want, contains(shown, user), user)
+		require.Equal(t, want, slices.Contains(shown, user), user)
 	}
-}
-
-func contains(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
-		}
-	}
-	return false
 }
 
 func (m *callsModel) forget(t *rapid.T) {

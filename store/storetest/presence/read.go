@@ -74,30 +74,6 @@ func testOrderWithinOneMillisecond(t *testing.T, s store.Store) {
 	}
 }
 
-func testListBounds(t *testing.T, s store.Store) {
-	for i := range lastseen.Instant(10) {
-		kit.Ping(t, s, "here"+string(rune('0'+i)), kit.Base+i)
-		kit.Ping(t, s, "left"+string(rune('0'+i)), kit.Base-100)
-		kit.Leave(t, s, "left"+string(rune('0'+i)), kit.Base+i)
-	}
-	get := func(order store.Order, ranges ...lastseen.Range) []string {
-		return kit.Users(kit.List(t, s, store.ListQuery{Ranges: ranges, Order: order, Limit: 100}))
-	}
-	require.Equal(t, []string{"here5", "here4", "here3"},
-		get(store.Newest, lastseen.Range{From: kit.Base + 3, To: kit.Base + 5}))
-	require.Equal(t, []string{"here3", "here4", "here5"},
-		get(store.Oldest, lastseen.Range{From: kit.Base + 3, To: kit.Base + 5}))
-	require.Equal(t, []string{"left5", "left4"}, get(store.Newest,
-		lastseen.Range{From: kit.Base + 4, To: kit.Base + 5, Left: true}))
-	require.Equal(t, []string{"here9", "left3", "here3", "left2", "here1", "here0"}, get(store.Newest,
-		lastseen.Range{From: kit.Base + 9, To: kit.Base + 50},
-		lastseen.Range{From: kit.Base + 3, To: kit.Base + 3},
-		lastseen.Range{From: kit.Base - 50, To: kit.Base + 1},
-		lastseen.Range{From: kit.Base + 2, To: kit.Base + 3, Left: true}))
-	require.Empty(t, get(store.Newest, lastseen.Range{From: kit.Base + 10, To: kit.Base + 99}))
-	require.Empty(t, get(store.Newest), "no ranges, no users")
-}
-
 func testWalkOneMillisecond(t *testing.T, s store.Store) {
 	size := testenv.Choose(10_000, 4200) // still more than a store writes at once
 	names := kit.Crowd(t, s, size)
@@ -174,44 +150,6 @@ func testWalkWhileOthersMove(t *testing.T, s store.Store) {
 			require.Equal(t, 1, listed[user], "%s, who did not move, order %v", user, order)
 		}
 	}
-}
-
-// testNewestListsNobodyTwice moves users between pages. Newest first, a listed user can only move out of the pages to
-// come.
-func testNewestListsNobodyTwice(t *testing.T, s store.Store) {
-	const n = 300
-	random := rand.New(rand.NewPCG(3, 4))
-	names := kit.Crowd(t, s, n)
-	at := map[string]lastseen.Instant{}
-	for _, user := range names {
-		at[user] = kit.Base + lastseen.Instant(random.IntN(40))
-		kit.Ping(t, s, user, at[user])
-	}
-	listed := map[string]int{}
-	q := store.ListQuery{Ranges: []lastseen.Range{
-		{From: kit.Base, To: kit.Base + 60}, {From: kit.Base, To: kit.Base + 60, Left: true},
-	}, Limit: 5}
-	for {
-		page := kit.List(t, s, q)
-		for _, r := range page {
-			listed[r.User]++
-			require.Equal(t, 1, listed[r.User], "%s twice", r.User)
-		}
-		if len(page) < q.Limit {
-			break
-		}
-		q.After = &page[len(page)-1]
-		for range 10 {
-			user := names[random.IntN(n)]
-			at[user] += lastseen.Instant(random.IntN(10))
-			if random.IntN(2) == 0 {
-				kit.Ping(t, s, user, at[user])
-			} else {
-				kit.Leave(t, s, user, at[user])
-			}
-		}
-	}
-	require.NotEmpty(t, listed)
 }
 
 // ScanFrom scans a namespace from a position to the end, and returns the users that it finds, once each.
