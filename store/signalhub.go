@@ -18,7 +18,7 @@ type SignalHub struct {
 
 // SignalListener has the signals that wait for one listener. Use [SignalHub.Join].
 type SignalListener struct {
-	wake chan struct{} // has a value if something waits
+	wake Waker // if something waits
 
 	mu     sync.Mutex
 	queued []Signal
@@ -42,7 +42,7 @@ func (h *SignalHub) Send(s Signal) {
 func (h *SignalHub) Join() *SignalListener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := &SignalListener{wake: make(chan struct{}, 1)}
+	l := &SignalListener{wake: NewWaker()}
 	if h.listeners == nil {
 		h.listeners = map[*SignalListener]struct{}{}
 	}
@@ -66,7 +66,7 @@ func (l *SignalListener) Push(s Signal) {
 	} else {
 		l.queued = append(l.queued, s)
 	}
-	l.notify()
+	l.wake.Wake()
 }
 
 // Lose queues the zero signal, which says that signals may have been lost.
@@ -74,14 +74,7 @@ func (l *SignalListener) Lose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lost = true
-	l.notify()
-}
-
-func (l *SignalListener) notify() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.wake.Wake()
 }
 
 // Run calls receive for each signal that is queued, one at a time, until the context ends.

@@ -34,7 +34,7 @@ type runtimeConfig struct {
 	registry      *connections.Registry // of the connections that users hold open
 	callManager   *calls.Manager
 	webhooks      *webhooks.Manager
-	changed       chan struct{} // holds one value when there was a reload since the last receive
+	changed       store.Waker // when there was a reload
 }
 
 // dependencies is what a server has for as long as it runs.
@@ -55,7 +55,7 @@ func newRuntimeConfig(c *config.Config, d dependencies) (*runtimeConfig, error) 
 	if err != nil {
 		return nil, err
 	}
-	r := &runtimeConfig{dependencies: d, certificate: certificate, changed: make(chan struct{}, 1)}
+	r := &runtimeConfig{dependencies: d, certificate: certificate, changed: store.NewWaker()}
 	r.feeds = r.newFeeds(c.MaxWatches)
 	r.registry = r.newRegistry(c.MaxUserWebsockets)
 	r.callManager = r.newCallManager()
@@ -133,10 +133,7 @@ func (r *runtimeConfig) reload() {
 	for _, warning := range next.Warnings {
 		r.logger.Warn(warning)
 	}
-	select {
-	case r.changed <- struct{}{}:
-	default: // it holds one already
-	}
+	r.changed.Wake()
 	r.logger.Info("configuration reloaded", "file", next.Config, "changes", d.Summary())
 }
 

@@ -25,7 +25,7 @@ const (
 // those whose other party is not active.
 type keepAlive struct {
 	*Manager
-	wake wake
+	wake store.Waker
 
 	mu       sync.Mutex
 	parties  map[lastseen.UserKey]*party
@@ -70,7 +70,7 @@ func (k *Manager) Follow(namespace, user string, c lastseen.Call) {
 		h.parties[p] = &party{call: c, timeout: timeout, active: now - timeout/2} // maybe on a connection
 		h.due.set(p, now+min(firstKeepAlive, timeout/4))
 	}
-	h.wake.notify()
+	h.wake.Wake()
 }
 
 // drop does not follow a user any longer. The caller holds the mutex.

@@ -67,11 +67,11 @@ func New(s store.Store, logger *slog.Logger) *Manager {
 		logger:    logger,
 		monotonic: func() time.Duration { return time.Since(start) },
 	}
-	k.postprocessor = &postprocessor{Manager: k, wake: newWake(), unknown: map[callKey]unknownOutcome{}}
+	k.postprocessor = &postprocessor{Manager: k, wake: store.NewWaker(), unknown: map[callKey]unknownOutcome{}}
 	k.watch = &watch{
-		Manager: k, wake: newWake(), batches: make(chan struct{}, maxBatches), namespaces: map[string]*watched{},
+		Manager: k, wake: store.NewWaker(), batches: make(chan struct{}, maxBatches), namespaces: map[string]*watched{},
 	}
-	k.keepAlive = &keepAlive{Manager: k, wake: newWake(), parties: map[lastseen.UserKey]*party{}}
+	k.keepAlive = &keepAlive{Manager: k, wake: store.NewWaker(), parties: map[lastseen.UserKey]*party{}}
 	return k
 }
 
@@ -134,28 +134,10 @@ func (k *Manager) Run(ctx context.Context) {
 	k.watch.release(context.WithoutCancel(ctx))
 }
 
-// wake ends the wait of a loop. Its buffer has room for one value.
-type wake chan struct{}
-
-func newWake() wake { return make(wake, 1) }
-
-func (w wake) notify() {
-	select {
-	case w <- struct{}{}:
-	default:
-	}
-}
-
 // loop calls work, which returns after which time to call it again, until the context ends.
-func loop(ctx context.Context, w wake, work func(context.Context) time.Duration) {
+func loop(ctx context.Context, w store.Waker, work func(context.Context) time.Duration) {
 	for ctx.Err() == nil {
-		timer := time.NewTimer(work(ctx))
-		select {
-		case <-timer.C:
-		case <-w:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		w.Wait(ctx, work(ctx))
 	}
 }
 

@@ -28,7 +28,7 @@ type callKey struct{ namespace, id string }
 // postprocessor does what follows steps, and does again what failed of it.
 type postprocessor struct {
 	*Manager
-	wake wake
+	wake store.Waker
 
 	mu      sync.Mutex
 	due     schedule[callKey]
@@ -106,7 +106,7 @@ func (r *postprocessor) recheck(key callKey, callee bool) {
 	u.callee = u.callee && callee
 	r.unknown[key] = u
 	r.due.advance(key, now+retryAfter)
-	r.wake.notify()
+	r.wake.Wake()
 }
 
 // work reads the calls that are due, and returns the time until the next one.

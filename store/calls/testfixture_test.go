@@ -69,7 +69,7 @@ type connection struct {
 
 // loopState says when a loop of a manager does its work again.
 type loopState struct {
-	wake wake
+	wake store.Waker
 	work func(context.Context) time.Duration
 	next time.Duration
 }

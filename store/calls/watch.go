@@ -29,7 +29,7 @@ const (
 // calls.
 type watch struct {
 	*Manager
-	wake wake
+	wake store.Waker
 
 	list    time.Duration // when to list namespaces again
 	asked   time.Duration // when the lease was last requested; 0 if it was not
@@ -64,7 +64,7 @@ func (w *watch) expect(namespace string) {
 	w.expected = max(1, now)
 	if w.held == 0 {
 		if first && !w.listed {
-			w.wake.notify()
+			w.wake.Wake()
 		}
 		return
 	}
@@ -74,7 +74,7 @@ func (w *watch) expect(namespace string) {
 		return
 	}
 	w.due.advance(namespace, max(now, n.visited+visitPause))
-	w.wake.notify()
+	w.wake.Wake()
 }
 
 // add returns what is known of a namespace. The caller holds the mutex.
@@ -174,7 +174,7 @@ func (w *watch) end(ctx context.Context, name string, result store.ExpiredCalls,
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.visits--
-	w.wake.notify()
+	w.wake.Wake()
 	n := w.namespaces[name]
 	if n == nil {
 		return // the lease was lost

@@ -138,18 +138,10 @@ func New(o Options) *Registry {
 	return &Registry{
 		o:                  o,
 		monotonic:          func() time.Duration { return time.Since(start) },
-		pause:              pause,
+		pause:              func(ctx context.Context, d time.Duration) { store.Pause(ctx, d) },
 		working:            make(chan struct{}, 1),
 		readingDisconnects: make(chan struct{}, 1),
 		users:              map[lastseen.UserKey][]*Connection{},
-	}
-}
-
-// pause waits, until the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 

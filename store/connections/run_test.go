@@ -39,19 +39,6 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestPauseEnds with the context.
-func TestPauseEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		pause(t.Context(), time.Second)
-		require.Equal(t, time.Second, time.Since(begun))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		pause(ctx, time.Hour)
-		require.Equal(t, time.Second, time.Since(begun))
-	})
-}
-
 // TestConcurrency calls everything from many goroutines, while the registry works, and compares the counts at the end.
 func TestConcurrency(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Left = nil; o.Logger = slog.New(slog.DiscardHandler); o.MaxUser = 1000 })

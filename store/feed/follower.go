@@ -144,7 +144,7 @@ func (f *follower) beginAt(positions []store.Position, asOf lastseen.Instant) {
 	now := f.hub.monotonic()
 	f.begun, f.asOf, f.movedAt, f.readAt, f.changedAt, f.due = true, asOf, now, now, now, now
 	f.settled = now + settlesWithin
-	wake(f.hub.readSoon)
+	f.hub.readSoon.Wake()
 }
 
 // end ends the follower and its watchers with an error.
@@ -219,7 +219,7 @@ func (f *follower) endRead(r *store.ChangesRead) {
 	case errors.Is(r.Err, store.ErrNotRecorded): // the feed is lost
 		f.settled = now
 		f.recordAt = min(f.recordAt, f.recordBegan+recordRetry)
-		wake(f.hub.recordSoon)
+		f.hub.recordSoon.Wake()
 	case r.Err != nil:
 	case r.Reset || len(r.Positions) != len(f.m.positions):
 		f.forgetEntries(r.Positions)
@@ -305,7 +305,7 @@ func (f *follower) waitForRead(ctx context.Context) error {
 	f.waiting = append(f.waiting, done)
 	f.due = f.hub.monotonic()
 	f.mu.Unlock()
-	wake(f.hub.readSoon)
+	f.hub.readSoon.Wake()
 	select {
 	case <-done:
 		return nil

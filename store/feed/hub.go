@@ -56,8 +56,8 @@ type Hub struct {
 	bounds    bounds
 	monotonic func() time.Duration
 
-	readSoon   chan struct{} // wakes the goroutine that reads
-	recordSoon chan struct{} // wakes the goroutine that has changes recorded
+	readSoon   store.Waker   // wakes the goroutine that reads
+	recordSoon store.Waker   // wakes the goroutine that has changes recorded
 	readSlots  chan struct{} // a slot for each
 	ended      chan struct{} // closed when Run returns
 
@@ -98,8 +98,8 @@ func New(o Options) *Hub {
 			followed: maxFollowed, entries: 100_000, allEntries: 1_000_000, catchUp: 10_000, page: readPage,
 		},
 		monotonic:  func() time.Duration { return time.Since(start) },
-		readSoon:   make(chan struct{}, 1),
-		recordSoon: make(chan struct{}, 1),
+		readSoon:   store.NewWaker(),
+		recordSoon: store.NewWaker(),
 		readSlots:  make(chan struct{}, maxReadSlots),
 		ended:      make(chan struct{}),
 		followers:  map[string]*follower{},
@@ -167,7 +167,7 @@ func (h *Hub) keepReading(ctx context.Context) {
 			h.read(ctx, due)
 			continue
 		}
-		wait(ctx, next-now, h.readSoon)
+		h.readSoon.Wait(ctx, next-now)
 	}
 }
 
@@ -208,7 +208,7 @@ func (h *Hub) keepRecorded(ctx context.Context) {
 				<-slots
 			})
 		}
-		wait(ctx, nextCheck-h.monotonic(), h.recordSoon)
+		h.recordSoon.Wait(ctx, nextCheck-h.monotonic())
 	}
 }
 
@@ -247,24 +247,5 @@ func (h *Hub) warn(namespace string, err error) {
 	now, next := h.monotonic(), h.nextWarning.Load()
 	if err != nil && int64(now) >= next && h.nextWarning.CompareAndSwap(next, int64(now+warnEvery)) {
 		h.o.Logger.Warn("cannot follow changes; trying again", "namespace", namespace, "error", err)
-	}
-}
-
-// wake makes a channel with a buffer of one ready.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// wait returns after a time, when the context ends, or when one of the channels is ready.
-func wait(ctx context.Context, d time.Duration, early <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-early:
-	case <-ctx.Done():
 	}
 }

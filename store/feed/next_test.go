@@ -16,16 +16,16 @@ import (
 
 // await waits for the next batch of a watcher.
 func await(ctx context.Context, w *Watcher, limit int) (Batch, error) {
-	woken := make(chan struct{}, 1)
+	woken := store.NewWaker()
 	w.f.mu.Lock()
-	w.wake = func() { wake(woken) }
+	w.wake = woken.Wake
 	w.f.mu.Unlock()
 	for {
 		b, ok, again, err := w.Next(ctx, limit)
 		if ok || err != nil {
 			return b, err
 		}
-		if wait(ctx, again, woken); ctx.Err() != nil {
+		if woken.Wait(ctx, again); ctx.Err() != nil {
 			return Batch{}, ctx.Err()
 		}
 	}

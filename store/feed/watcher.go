@@ -74,7 +74,7 @@ func (h *Hub) follow(namespace string) (f, ended *follower) {
 		}
 		f = newFollower(h, namespace)
 		h.followers[namespace] = f
-		wake(h.recordSoon)
+		h.recordSoon.Wake()
 	}
 	f.watchers++
 	h.watchers++

@@ -50,8 +50,8 @@ type writer struct {
 	commit  func(run changes) error // log.append; tests make it fail
 
 	requests chan *request // sync = 0
-	dirty    chan struct{} // sync > 0: there is something to flush; holds one signal
-	flushNow chan struct{} // sync > 0: a caller waits for the flush; holds one signal
+	dirty    store.Waker   // sync > 0: there is something to flush
+	flushNow store.Waker   // sync > 0: a caller waits for the flush
 	stop     chan struct{}
 	stopped  chan struct{} // closed when the goroutine has ended
 	closing  sync.Once
@@ -75,8 +75,8 @@ func startWriter(tables *memstore.Tables, log *fileLog, o Options) *writer {
 		tables: tables, sync: o.Sync, logger: o.Logger, log: log, commit: log.append, now: o.Now,
 		observe: o.ObserveFlush, flushed: o.Now(),
 		requests: make(chan *request, maxRequests),
-		dirty:    make(chan struct{}, 1),
-		flushNow: make(chan struct{}, 1),
+		dirty:    store.NewWaker(),
+		flushNow: store.NewWaker(),
 		stop:     make(chan struct{}),
 		stopped:  make(chan struct{}),
 		next:     newFlush(),
@@ -163,10 +163,10 @@ func (w *writer) apply(ctx context.Context, c memstore.Write) (*flush, error) {
 		return nil, err
 	}
 	if !w.pending.empty() {
-		signal(w.dirty)
+		w.dirty.Wake()
 	}
 	if len(w.pending.parts) > 0 {
-		signal(w.flushNow) // pending takes too much memory to wait
+		w.flushNow.Wake() // pending takes too much memory to wait
 	}
 	if !c.Durable {
 		return nil, nil
@@ -190,15 +190,8 @@ func (w *writer) lastFlush() *flush {
 	if w.pending.empty() {
 		return w.current
 	}
-	signal(w.flushNow)
+	w.flushNow.Wake()
 	return w.next
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it holds a signal already
-	}
 }
 
 // runDelayed flushes pending changes until the store is closed, at most once in every sync unless a caller waits. It
@@ -213,7 +206,7 @@ func (w *writer) runDelayed() {
 		}
 		begun, rest := time.Now(), w.sync
 		if w.flushPending() != nil {
-			signal(w.dirty) // the changes are still pending
+			w.dirty.Wake() // the changes are still pending
 			rest = min(rest, retryEvery)
 		}
 		w.compactIfDue()

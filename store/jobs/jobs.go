@@ -55,7 +55,7 @@ type runner struct {
 func newRunner(s store.Store, lease, failure string, logger *slog.Logger) *runner {
 	start := time.Now()
 	return &runner{
-		store: s, lease: lease, every: roundEvery, failure: failure, logger: logger, pause: sleep, workers: workers,
+		store: s, lease: lease, every: roundEvery, failure: failure, logger: logger, pause: func(ctx context.Context, d time.Duration) { store.Pause(ctx, d) }, workers: workers,
 		monotonic: func() time.Duration { return time.Since(start) },
 	}
 }
@@ -179,11 +179,4 @@ func (r *runner) release(ctx context.Context) {
 		r.logger.Debug("cannot give up the lease; it ends by itself", "lease", r.lease, "error", err)
 	}
 	r.holding = false
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -279,7 +279,7 @@ func (s *Store) sendCalls(ctx context.Context, ns namespace, script *redis.Scrip
 				return nil, nil
 			}
 		}
-		if !redisclient.Pause(waiting, redisclient.RepeatPause) {
+		if !store.Pause(waiting, redisclient.RepeatPause) {
 			return nil, redisclient.Translate(cmd.Err())
 		}
 	}

@@ -168,7 +168,7 @@ func (s *Store) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
 	waiting, cancel := context.WithTimeout(ctx, s.client.RepeatTime(ctx))
 	defer cancel()
 	for run := 0; len(open) > 0; run++ {
-		if run > quickSideRuns && !redisclient.Pause(waiting, redisclient.RepeatPause) {
+		if run > quickSideRuns && !store.Pause(waiting, redisclient.RepeatPause) {
 			break
 		}
 		ready, again := s.lookFirst(ctx, calls, open, cmds)

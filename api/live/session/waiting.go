@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
 )
 
 // Waiting is a request that can stay open, to wait for something. From time to time it is authorized again. One
@@ -20,7 +21,7 @@ type Waiting struct {
 	cancel  func()
 	checkAt time.Time // when the caller has to be authorized again at the latest
 
-	woken chan struct{} // has one element if something has happened
+	woken store.Waker // when something has happened
 }
 
 // WaitingOptions are about a request that waits.
@@ -33,16 +34,11 @@ type WaitingOptions struct {
 
 // NewWaiting returns a request of a caller who was authorized for a server. Call Open before Await.
 func (h *Hub) NewWaiting(s *Server, o WaitingOptions) *Waiting {
-	return &Waiting{o: o, hub: h, server: s, woken: make(chan struct{}, 1)}
+	return &Waiting{o: o, hub: h, server: s, woken: store.NewWaker()}
 }
 
 // Wake has Await look again. It returns at once.
-func (w *Waiting) Wake() {
-	select {
-	case w.woken <- struct{}{}:
-	default:
-	}
-}
+func (w *Waiting) Wake() { w.woken.Wake() }
 
 // Look looks for a response. If there is none, it says when to look again at the latest.
 type Look func(context.Context) (found bool, again time.Duration, err error)
@@ -71,7 +67,7 @@ func (w *Waiting) Await(until time.Time, look Look) error {
 		if found || err != nil {
 			return err
 		}
-		w.sleep(min(left, again))
+		w.woken.Wait(w.ctx, min(left, again))
 	}
 }
 
@@ -83,17 +79,6 @@ func (w *Waiting) look(look Look, left time.Duration) (found bool, again time.Du
 		return false, 0, nil
 	}
 	return found, again, err
-}
-
-// sleep waits for a time, but not longer than until something has happened.
-func (w *Waiting) sleep(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.woken:
-	case <-w.ctx.Done():
-	}
 }
 
 // Errors of [Waiting.patience] that are no failures.

@@ -155,15 +155,6 @@ func Repeat(ctx context.Context, every time.Duration, work func(context.Context)
 	}
 }
 
-// Pause waits. It returns false if the context ends.
-func Pause(ctx context.Context, wait time.Duration) bool {
-	select {
-	case <-ctx.Done():
-	case <-time.After(wait):
-	}
-	return ctx.Err() == nil
-}
-
 // readerKey marks the context of reads that another client answers. Its value is that client.
 type readerKey struct{}
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/store"
 )
 
 // guard wraps all commands of a client: a circuit breaker for each server fails them at once while the server does not
@@ -186,7 +188,7 @@ func (h repeatHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 		for i, cmd := range cmds {
 			open[i] = onceCmd{cmd}
 		}
-		for run := 0; len(open) > 0 && (run == 0 || Pause(ctx, RepeatPause)); run++ {
+		for run := 0; len(open) > 0 && (run == 0 || store.Pause(ctx, RepeatPause)); run++ {
 			_ = next(ctx, open) // each command keeps its error
 			open = slices.DeleteFunc(open, func(cmd redis.Cmder) bool {
 				err := cmd.Err()

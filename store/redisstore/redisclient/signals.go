@@ -158,7 +158,7 @@ func (s *Signals) follow(ctx context.Context, l *store.SignalListener) {
 				l.Lose() // those of this process arrive
 			}
 		}
-		Pause(ctx, wait)
+		store.Pause(ctx, wait)
 	}
 	<-ctx.Done()
 }
