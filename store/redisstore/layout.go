@@ -119,14 +119,6 @@ func (e encoding) perScore() int64 {
 	return 1000
 }
 
-// score returns the score of a known state, as Redis takes it.
-func (e encoding) score(s lastseen.State) string {
-	if s.Left {
-		return "-" + e.time(s.At)
-	}
-	return e.time(s.At)
-}
-
 // instant returns the time for the absolute value of a score, cut to the millisecond.
 func (e encoding) instant(size float64) lastseen.Instant {
 	if e.unit != Seconds {

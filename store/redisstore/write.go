@@ -195,13 +195,10 @@ func (c writeCmd) call() shardCall {
 		run.script, run.uses = scripts.Leave, "dfhmpr"
 	}
 	run.adapt = func(run *shardCall, has sides) {
-		switch {
-		case c.left && has.has("r"):
+		if run.appends = has.has("f"); c.left && has.has("r") {
 			run.appends, run.args = true, c.leaveArgs()
-		case has.has("f"):
-			run.appends, run.args = true, c.feedArgs()
-		default:
-			run.args = c.args()
+		} else {
+			run.args = c.args(run.appends)
 		}
 	}
 	return run
@@ -225,40 +222,15 @@ func (c writeCmd) times() (earliest, latest lastseen.Instant) {
 	return earliest, latest
 }
 
-// args returns the arguments of pingplain.lua or leaveplain.lua. Most events of a batch have the same time: it is
-// formatted once. Users and times are passed as pointers: as strings, each would be copied into an interface.
-func (c writeCmd) args() []any {
+// args returns the arguments of writeplain.lua or, with a feed, those of feedwrite.lua. Most events of a batch have the
+// same time: it is formatted once. Users and times are passed as pointers: as strings, each would be copied into an
+// interface.
+func (c writeCmd) args(feed bool) []any {
 	earliest, latest := c.times()
-	args := make([]any, 0, 4+3*len(c.index))
-	if c.left {
-		args = append(args, int64(latest), c.perScore())
-	} else {
-		args = append(args, "-"+c.time(earliest), int64(latest), c.perScore(), c.sampled)
+	args := append(make([]any, 0, 5+2*len(c.index)), int64(latest), c.left, c.sampled)
+	if !feed {
+		args = append(args, c.perScore(), "-"+c.time(earliest))
 	}
-	var last lastseen.Instant
-	var score, past *string
-	for _, at := range c.index {
-		event := &c.unique[at]
-		if score == nil || event.At != last {
-			text := c.score(lastseen.State{At: event.At, Left: c.left})
-			last, score = event.At, &text
-			if c.left {
-				next := c.time(event.At + 1)
-				past = &next
-			}
-		}
-		if args = append(args, score); c.left {
-			args = append(args, past)
-		}
-		args = append(args, &event.User)
-	}
-	return args
-}
-
-// feedArgs returns the arguments of feedwrite.lua.
-func (c writeCmd) feedArgs() []any {
-	_, latest := c.times()
-	args := append(make([]any, 0, 3+2*len(c.index)), int64(latest), c.left, c.sampled)
 	var last lastseen.Instant
 	var score *string
 	for _, at := range c.index {

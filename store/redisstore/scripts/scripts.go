@@ -18,8 +18,8 @@ var files embed.FS
 
 // The scripts. Those in this first part are of last-seen times.
 var (
-	Ping  = record("presence/pingplain", writeFeed(), hide(), text("presence/ping"))
-	Leave = record("presence/leaveplain", writeFeed(),
+	Ping  = record(writeFeed(), hide(), text("presence/ping"))
+	Leave = record(writeFeed(),
 		function("write_devices", text("feed/feed"), recordDevices()), hide(), text("presence/leave"))
 	Count       = redis.NewScript(text("presence/count"))
 	Page        = redis.NewScript(text("shared/bytes", "presence/lib", "presence/page"))
@@ -53,7 +53,7 @@ var (
 	Devices = sides(
 		text("shared/clock"), function("write", text("feed/feed"), recordDevices()), hide(),
 		"local past = 5 + 3 * tonumber(ARGV[4])\n"+
-			"return note_missing(hidden_key and hide(write, 5, 3, 1, past) or write(ARGV))\n")
+			"return note_missing(hidden_key and hide(write, 5, 3, past) or write(ARGV))\n")
 	DevicesRead = sides(text("shared/records", "devices/devicesread"))
 
 	// Of contacts:
@@ -103,9 +103,9 @@ func function(name string, sources ...string) string {
 	return "local function " + name + "(ARGV)\n" + strings.Join(sources, "") + "end\n"
 }
 
-// record returns a script that records pings or leaves, by the given file in a shard without side keys.
-func record(plain string, sources ...string) *redis.Script {
-	begin := text("shared/sides", "shared/clock") + function("write_plain", text(plain)) + text("presence/plain")
+// record returns a script that records pings or leaves, by writeplain.lua in a shard without side keys.
+func record(sources ...string) *redis.Script {
+	begin := text("shared/sides", "shared/clock") + function("write_plain", text("presence/writeplain")) + text("presence/plain")
 	return redis.NewScript(begin + sideKeys() + strings.Join(sources, ""))
 }
 

@@ -65,15 +65,15 @@ end
 
 -- Calls write with the arguments that are left without what is hidden, and returns its reply; if something is hidden,
 -- with the scores of all users, without a previous score, and with a sixth element, 1. Without items it does not call
--- it. The items begin at first, and have step arguments: the time, and at user_at after it the user. Those of devices.lua
--- end before past: before them is how many they are, after them are metas with the numbers of items.
-local function hide(write, first, step, user_at, past)
+-- it. The items begin at first, and have step arguments, of which the time and the user are the first. Those of
+-- devices.lua end before past: before them is how many they are, after them are metas with the numbers of items.
+local function hide(write, first, step, past)
   local stop = past or #ARGV + 1
   if not may_hide(first, stop, step, past) then
     return write(ARGV)
   end
   local users = {}
-  for i = first + user_at, stop - 1, step do
+  for i = first + 1, stop - 1, step do
     users[#users + 1] = ARGV[i]
   end
   local hidden = find_hidden(users, first, step, past)

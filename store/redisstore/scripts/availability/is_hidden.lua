@@ -6,5 +6,5 @@
 -- Returns {0, scores} with the users' scores if all are hidden, otherwise {1}.
 
 local function some() return {1} end
-local reply = hidden_key and hide(some, 1, 2, 1) or {1}
+local reply = hidden_key and hide(some, 1, 2) or {1}
 return reply[1] == 1 and {1} or {0, reply[2]}

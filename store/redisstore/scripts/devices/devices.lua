@@ -11,7 +11,7 @@
 --          the newline does, and if the kind stays as it is the text begins after it. '' is a leave on all devices.
 -- ARGV     then metas, of 2 arguments: number of the item; meta. Each argument costs, and most items have none.
 --
--- Returns {created, scores, previous, missing, unreadable}: created and scores are those of pingplain.lua, a score for each
+-- Returns {created, scores, previous, missing, unreadable}: created and scores are those of writeplain.lua, a score for each
 -- item; previous is nil; missing is 1 if there is no feed; unreadable is a user whose records another program wrote, if
 -- there is one. Those count as none. Or 'NEED d': it has to be called again with the key of details, and wrote nothing
 -- but the feed.

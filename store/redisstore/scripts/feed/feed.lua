@@ -7,7 +7,7 @@
 -- ARGV[1]      a random number that the links of this call follow
 --
 -- Every entry has its own link and that of the entry before it, so a reader notices when entries are missing.
--- Scores and times stay strings, or numbers that are written with all their digits: see pingplain.lua.
+-- Scores and times stay strings, or numbers that are written with all their digits: see writeplain.lua.
 
 local links, latest_time = tonumber(ARGV[1]), 253402300799999
 

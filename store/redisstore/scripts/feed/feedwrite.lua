@@ -1,5 +1,5 @@
--- Records that users were seen, or left, and appends what changed to the feed. The result is that of pingplain.lua and
--- leaveplain.lua, which are for shards without a feed.
+-- Records that users were seen, or left, and appends what changed to the feed. The result is that of writeplain.lua,
+-- which is for shards without a feed.
 --
 -- KEYS     see feed.lua and details.lua
 -- ARGV[1]  see feed.lua
@@ -8,7 +8,7 @@
 -- ARGV[4]  1 to return the previous score of the first user
 -- ARGV     then time, user, time, user, …: each user once, at most 512 of them
 --
--- Returns {created, scores, previous, missing}: see pingplain.lua; missing is 1 if there is no feed.
+-- Returns {created, scores, previous, missing}: see writeplain.lua; missing is 1 if there is no feed.
 
 local key, now, leaving = KEYS[1], clock(), ARGV[3] == '1'
 load_feed(now)

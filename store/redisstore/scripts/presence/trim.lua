@@ -20,7 +20,7 @@
 --
 -- While there is a feed, users whom it shows as green or yellow are kept.
 --
--- Numbers are passed to Redis as they are, or written with all their digits: see pingplain.lua.
+-- Numbers are passed to Redis as they are, or written with all their digits: see writeplain.lua.
 
 local key, unit, limit = KEYS[1], ARGV[4], tonumber(ARGV[5])
 local now = clock()
