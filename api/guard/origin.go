@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -100,17 +99,9 @@ func AllowsOrigin(configured []string, origin string) bool {
 // isOriginPort reports whether text is a colon and a port as in an origin: not the usual one of the scheme.
 func isOriginPort(base, text string) bool {
 	port, colon := strings.CutPrefix(text, ":")
-	n, err := parsePort(port)
+	n, err := strconv.ParseUint(port, 10, 16)
 	scheme, _, _ := strings.Cut(base, "://")
 	return colon && err == nil && n > 0 && port[0] != '0' && port != usualPort(scheme)
-}
-
-// parsePort parses a port, which has only digits.
-func parsePort(text string) (uint64, error) {
-	if strings.Trim(text, "0123456789") != "" {
-		return 0, errors.New("not a number")
-	}
-	return strconv.ParseUint(text, 10, 16)
 }
 
 // cutSubdomain returns an origin without the *. before its domain, and whether there is one.

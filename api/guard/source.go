@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lastseen/lastseen/api/problem"
@@ -114,6 +115,6 @@ func withoutPort(host string) (name string, ok bool) {
 	if colon <= strings.LastIndexByte(host, ']') {
 		return host, true
 	}
-	_, err := parsePort(host[colon+1:])
+	_, err := strconv.ParseUint(host[colon+1:], 10, 16)
 	return host[:colon], err == nil || colon == len(host)-1
 }

@@ -2,6 +2,8 @@ package request
 
 import (
 	"bytes"
+	"errors"
+	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -88,27 +90,7 @@ func decodeMetadata(d *jsontext.Decoder, m *Meta) error {
 	return nil
 }
 
-// endsWithin reports whether an object at the start of a text ends in it.
+// endsWithin reports whether a value at the start of a text ends in it, or is not valid.
 func endsWithin(text []byte) bool {
-	depth, inString := 0, false
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++ // what follows does not count; outside of strings, both are errors
-		case '"':
-			inString = !inString
-		case '{':
-			if !inString {
-				depth++
-			}
-		case '}':
-			if !inString {
-				depth--
-			}
-		}
-		if depth == 0 {
-			return true
-		}
-	}
-	return false
+	return !errors.Is(jsontext.NewDecoder(bytes.NewReader(text)).SkipValue(), io.ErrUnexpectedEOF)
 }

@@ -10,7 +10,7 @@ import (
 
 // FuzzMetadata checks that the end of an object is found where it is.
 func FuzzMetadata(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"a":"}\"{"}`, `{"a":{"b":[{}]}}`, `{"\\":1}`, `{"a`} {
+	for _, seed := range []string{`{}`, `{"a":"}\"{"}`, `{"a":{"b":[{}]}}`, `{"\\":1}`, `{"é":"\ud83d\ude00"}`, `{"a`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -19,7 +19,9 @@ func FuzzMetadata(f *testing.F) {
 			return
 		}
 		end := strings.LastIndexByte(string(data), '}')
-		require.False(t, endsWithin(data[:end]))
+		for cut := range end + 1 {
+			require.False(t, endsWithin(data[:cut]) && cut > 0, "%q", data[:cut])
+		}
 		require.True(t, endsWithin(data[:end+1]))
 	})
 }
