@@ -105,6 +105,34 @@ func (r *fileReader) entries(n *yaml.Node, path string, f func(name, value *yaml
 	}
 }
 
+// fields reads an entry of a section into a struct, all of whose fields have definitions. It returns the names of those
+// that are set, and reports which of the first ones, that are required, are not.
+func (r *fileReader) fields(section string, name, value *yaml.Node, all []Definition, required int, to any) []string {
+	path, names, set := section+"."+displayName(name.Value)+".", make([]string, len(all)), []string{}
+	for i, d := range all {
+		names[i] = d.Name
+	}
+	r.entries(value, path, func(field, value *yaml.Node) {
+		d, ok := find(all, field.Value)
+		if !ok {
+			r.unknownName(field, path, names)
+			return
+		}
+		set = append(set, d.Name)
+		if text, ok := r.text(d, path+d.Name, value); ok {
+			if err := d.parse(to, text); err != nil {
+				r.addf(value, "%s%s: %v; use %s", path, d.Name, err, d.Takes)
+			}
+		}
+	})
+	for _, d := range all[:required] {
+		if !slices.Contains(set, d.Name) {
+			r.addf(name, "%s%s is missing; use %s", path, d.Name, d.Takes)
+		}
+	}
+	return set
+}
+
 // setting reads a setting at a path: of the server, "", or of a namespace.
 func (r *fileReader) setting(s *Values, path string, name, value *yaml.Node) {
 	d, _ := Find(name.Value)

@@ -39,23 +39,7 @@ func (r *fileReader) apiKey(name, value *yaml.Node) {
 		r.addf(name, "%s: %v", keysSection, err)
 	}
 	k := apiKey{Key: auth.Key{Name: name.Value}, source: r.at(name)}
-	path, missing := keysSection+"."+displayName(name.Value)+".", slices.Clone(keyFields())
-	r.entries(value, path, func(field, value *yaml.Node) {
-		d, ok := find(keyFields(), field.Value)
-		if !ok {
-			r.unknownName(field, path, []string{"hash", "scopes", "namespaces"})
-			return
-		}
-		missing = slices.DeleteFunc(missing, func(m Definition) bool { return m.Name == d.Name })
-		if text, ok := r.text(d, path+d.Name, value); ok {
-			if err := d.parse(&k.Key, text); err != nil {
-				r.addf(value, "%s%s: %v; use %s", path, d.Name, err, d.Takes)
-			}
-		}
-	})
-	for _, d := range missing {
-		r.addf(name, "%s%s is missing; use %s", path, d.Name, d.Takes)
-	}
+	r.fields(keysSection, name, value, keyFields(), len(keyFields()), &k.Key)
 	r.config.keys[name.Value] = k
 }
 

@@ -55,29 +55,7 @@ func (r *fileReader) webhook(name, value *yaml.Node) {
 			webhooksSection, displayName(name.Value), webhooks.MaxName)
 	}
 	w := &webhook{source: r.at(name), webhookSettings: webhookSettings{Report: webhooks.Online}}
-	path := webhooksSection + "." + displayName(name.Value) + "."
-	r.entries(value, path, func(field, value *yaml.Node) {
-		d, ok := find(webhookFields(), field.Value)
-		if !ok {
-			var names []string
-			for _, d := range webhookFields() {
-				names = append(names, d.Name)
-			}
-			r.unknownName(field, path, names)
-			return
-		}
-		w.set = append(w.set, d.Name)
-		if text, ok := r.text(d, path+d.Name, value); ok {
-			if err := d.parse(&w.webhookSettings, text); err != nil {
-				r.addf(value, "%s%s: %v; use %s", path, d.Name, err, d.Takes)
-			}
-		}
-	})
-	for _, d := range webhookFields()[:3] {
-		if !slices.Contains(w.set, d.Name) {
-			r.addf(name, "%s%s is missing; use %s", path, d.Name, d.Takes)
-		}
-	}
+	w.set = r.fields(webhooksSection, name, value, webhookFields(), 3, &w.webhookSettings)
 	r.config.webhooks[name.Value] = w
 }
 
