@@ -43,6 +43,7 @@ type fixture struct {
 	names    []string         // the namespaces
 	lost     bool             // another server has the lease
 	leaseErr error            // of asking for it
+	noteErr  error            // of the next note
 	watchErr error
 	observed observed
 }
