@@ -96,10 +96,17 @@ func ContactChanges(add, remove []string) (added, removed []string) {
 	return Without(added, removed), removed
 }
 
-// Without returns the IDs of a list that are not in another one. Both are in bytewise order.
+// Without returns the IDs of a list that are not in another one, each once, in the order of the list.
 func Without(list, other []string) []string {
-	return slices.DeleteFunc(slices.Clone(list), func(id string) bool {
-		_, found := slices.BinarySearch(other, id)
-		return found
-	})
+	seen, rest := make(map[string]struct{}, len(other)), make([]string, 0, len(list))
+	for _, id := range other {
+		seen[id] = struct{}{}
+	}
+	for _, id := range list {
+		if _, found := seen[id]; !found {
+			seen[id] = struct{}{}
+			rest = append(rest, id)
+		}
+	}
+	return rest
 }

@@ -31,7 +31,7 @@ func (w *Watcher) Change(ctx context.Context, c Change) (Batch, error) {
 	if w.everyone {
 		return Batch{}, ErrEveryone
 	}
-	add, removed := unique(c.Add), setOf(c.Remove, c.Add)
+	add, removed := store.Without(c.Add, nil), setOf(c.Remove, c.Add)
 	cost := len(w.users) + len(add)
 	for _, user := range w.users {
 		if removed.has(user) {

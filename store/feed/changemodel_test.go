@@ -44,7 +44,7 @@ func (p *play) changed(r *reader, c Change, known map[string]Update, b Batch) {
 		delete(r.view, user)
 		r.users = slices.DeleteFunc(r.users, func(u string) bool { return u == user })
 	}
-	r.users = append(r.users, unique(c.Add)...)
+	r.users = append(r.users, store.Without(c.Add, nil)...)
 	for _, u := range b.Users {
 		require.Contains(p.t, r.users, u.User, "not watched")
 	}
@@ -59,7 +59,7 @@ func (p *play) changed(r *reader, c Change, known map[string]Update, b Batch) {
 		}
 		return
 	}
-	for _, user := range unique(c.Add) {
+	for _, user := range store.Without(c.Add, nil) {
 		sent := slices.ContainsFunc(b.Users, func(u Update) bool { return u.User == user })
 		require.True(p.t, sent || c.After != nil, "a user who was added is missing")
 	}

@@ -120,7 +120,7 @@ func (w *Watcher) listStatuses(ctx context.Context) ([]string, error) {
 // addPage adds users as published to a batch of changes, and moves to the position that fits both. It returns errBehind
 // if the watcher has to begin again.
 func (w *Watcher) addPage(ctx context.Context, changes Batch, names []string) (Batch, error) {
-	added := &Watcher{hub: w.hub, f: w.f, users: unique(names)}
+	added := &Watcher{hub: w.hub, f: w.f, users: store.Without(names, nil)}
 	defer added.detachAll()
 	var page, forOthers mergedBatch
 	forOthers.add(changes)

@@ -27,7 +27,7 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 	if w.everyone {
 		w.scan.more, w.scan.statuses, w.scan.noSnapshot = more, q.Statuses, q.NoSnapshot
 	} else {
-		w.users = unique(q.Users)
+		w.users = store.Without(q.Users, nil)
 		w.cost = len(w.users)
 	}
 	if err := w.charge(w.cost, w.cost); err != nil {
@@ -48,18 +48,6 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 		return nil, err
 	}
 	return w, nil
-}
-
-func unique(users []string) []string {
-	seen := set{}
-	once := make([]string, 0, len(users))
-	for _, u := range users {
-		if !seen.has(u) {
-			seen[u] = struct{}{}
-			once = append(once, u)
-		}
-	}
-	return once
 }
 
 // follow returns the follower of a namespace, and counts a watcher of it. It also returns one that had to make room. It

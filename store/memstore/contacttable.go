@@ -165,7 +165,7 @@ func (l contactList) slice(from, to int) []string {
 func (l contactList) change(add, remove []string) contactList {
 	all := slices.Concat(l.all(), add)
 	slices.Sort(all)
-	return newContactList(store.Without(slices.Compact(all), remove))
+	return newContactList(store.Without(all, remove))
 }
 
 // difference returns what change has to add and remove to make another list.

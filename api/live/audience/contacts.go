@@ -157,7 +157,7 @@ func (w *Watcher) readOwn(ctx context.Context, due map[string]struct{}) error {
 		return err
 	}
 	before := w.names()
-	added, removed := without(contacts, before), without(before, contacts)
+	added, removed := store.Without(contacts, before), store.Without(before, contacts)
 	if len(added)+len(removed) == 0 {
 		return nil
 	}
@@ -176,22 +176,6 @@ func (w *Watcher) readOwn(ctx context.Context, due map[string]struct{}) error {
 		}
 	}
 	return w.count(len(contacts))
-}
-
-// without returns the names of one list that are not in another one, each once.
-func without(names, others []string) []string {
-	set := make(map[string]struct{}, len(others))
-	for _, name := range others {
-		set[name] = struct{}{}
-	}
-	rest := []string{}
-	for _, name := range names {
-		if _, ok := set[name]; !ok {
-			set[name] = struct{}{}
-			rest = append(rest, name)
-		}
-	}
-	return rest
 }
 
 // count counts so many users at the hub, and contacts to the caller, as users who are named are; one counts already,
@@ -215,9 +199,9 @@ func (w *Watcher) Change(ctx context.Context, c feed.Change) (b feed.Batch, err 
 	if w.query.Everyone {
 		return b, feed.ErrEveryone
 	}
-	added, removed := without(c.Add, nil), without(c.Remove, c.Add)
-	unknown := without(added, w.names())
-	if len(without(w.names(), removed))+len(unknown) > store.MaxWatched {
+	added, removed := store.Without(c.Add, nil), store.Without(c.Remove, c.Add)
+	unknown := store.Without(added, w.names())
+	if len(store.Without(w.names(), removed))+len(unknown) > store.MaxWatched {
 		return b, feed.ErrTooManyUsers // before contacts are read
 	}
 	defer func() { _ = w.count(len(w.order)) }() // gives back what was counted in vain
