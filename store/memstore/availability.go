@@ -13,22 +13,17 @@ func (s *Store) SetAvailability(
 ) (lastseen.State, error) {
 	key := lastseen.UserKey{Namespace: name, User: user}
 	availability = availability.At(lastseen.MinInstant)
-	var state lastseen.State
-	var failed error
-	err := s.journal.Do(ctx, Write{Durable: true, op: opFunc(func(t *transaction) {
+	return write(ctx, s, Write{Durable: true}, func(t *transaction) (state lastseen.State, err error) {
 		now := t.readClock()
-		if failed = t.recordAvailability(key, availability, store.Bounded(at, now), now); failed != nil {
-			return
+		if err := t.recordAvailability(key, availability, store.Bounded(at, now), now); err != nil {
+			return state, err
 		}
 		t.noteUse(key, now)
 		state = t.get(name, user)
 		ended := min(at, now)
 		t.purge(name, t.purgeable(name, ended), ended.Add(-store.HiddenKept))
-	})})
-	if err != nil { // and not the state, which the write may still change
-		return lastseen.State{}, err
-	}
-	return state, failed
+		return state, nil
+	})
 }
 
 // ReadAvailability implements [store.Store].

@@ -71,7 +71,6 @@ func (s *Store) ChangeContacts(ctx context.Context, name, owner string, add, rem
 func (s *Store) writeContacts(
 	ctx context.Context, name, owner string, change func(old contactList) contactList,
 ) error {
-	var failed error
 	var known contactList
 	name, owner = strings.Clone(name), strings.Clone(owner)
 	err := s.readIn(ctx, name, func(n *namespace) { known = n.users.contacts.of(owner).list })
@@ -79,7 +78,7 @@ func (s *Store) writeContacts(
 		return err
 	}
 	changed := change(known) // here, and not while all other writes wait
-	err = s.journal.Do(ctx, Write{Durable: true, op: opFunc(func(t *transaction) {
+	_, err = write(ctx, s, Write{Durable: true}, func(t *transaction) (none struct{}, err error) {
 		key := lastseen.UserKey{Namespace: name, User: owner}
 		old, list := t.contactsOf(key), changed
 		if old.list != known {
@@ -90,21 +89,18 @@ func (s *Store) writeContacts(
 		now := ownedContacts{list: list, used: max(old.used, newest, s.tables.readClock())}
 		switch {
 		case old.list == "" && now.list == "":
-			return
+			return none, nil
 		case now.list.len() > store.MaxContacts:
-			failed = store.ErrTooManyContacts
-			return
+			return none, store.ErrTooManyContacts
 		case now.list != "":
-			if failed = t.ensure(name); failed != nil {
-				return
+			if err := t.ensure(name); err != nil {
+				return none, err
 			}
 		}
 		t.setContacts(key, old, now)
-	})})
-	if err != nil { // in this order: the write can outlast the call
-		return err
-	}
-	return failed
+		return none, nil
+	})
+	return err
 }
 
 // ListContacts implements [store.Store].
@@ -134,23 +130,18 @@ func (s *Store) AreContacts(ctx context.Context, name string, pairs []store.Cont
 func (s *Store) TrimContacts(
 	ctx context.Context, namespace string, q store.TrimQuery,
 ) (store.ContactsTrimResult, error) {
-	var result store.ContactsTrimResult
-	var moved error
-	err := s.journal.Do(ctx, Write{Alone: true, op: opFunc(func(t *transaction) {
+	return write(ctx, s, Write{Alone: true}, func(t *transaction) (result store.ContactsTrimResult, err error) {
 		n, ok := t.index.namespaces.Get(namespace)
 		if !ok || n.users.contacts.empty() {
-			return
+			return result, nil
 		}
 		now := s.tables.readClock()
-		if moved = q.CheckClock(now); moved == nil {
-			trim := contactsTrim{t: t, n: n, namespace: namespace, now: now, cutoff: now.Add(-q.Age)}
-			result = trim.run(q.All)
+		if err := q.CheckClock(now); err != nil {
+			return result, err
 		}
-	})})
-	if err != nil { // the write can outlast the call: its result is not read
-		return store.ContactsTrimResult{}, err
-	}
-	return result, moved
+		trim := contactsTrim{t: t, n: n, namespace: namespace, now: now, cutoff: now.Add(-q.Age)}
+		return trim.run(q.All), nil
+	})
 }
 
 // contactsTrim is a call of TrimContacts about a namespace with contacts.

@@ -112,6 +112,19 @@ func (a *events) shown(t *transaction, now lastseen.Instant) []store.PresenceEve
 	return slices.DeleteFunc(slices.Clone(a.batch), func(s store.PresenceEvent) bool { return hides(s.User, s.At) })
 }
 
+// write makes a write that returns a result or an error of its own. The write can outlast the call: if the journal fails,
+// what the write returns is not read.
+func write[T any](ctx context.Context, s *Store, w Write, do func(*transaction) (T, error)) (T, error) {
+	var result T
+	var failed error
+	w.op = opFunc(func(t *transaction) { result, failed = do(t) })
+	if err := s.journal.Do(ctx, w); err != nil {
+		var none T
+		return none, err
+	}
+	return result, failed
+}
+
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	err := s.journal.Do(ctx, Write{Durable: true, op: opFunc(func(t *transaction) {
@@ -128,22 +141,19 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 
 // Trim implements [store.Store].
 func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (store.TrimResult, error) {
-	var result store.TrimResult
-	var moved error
-	err := s.journal.Do(ctx, Write{Alone: true, op: opFunc(func(t *transaction) {
+	return write(ctx, s, Write{Alone: true}, func(t *transaction) (result store.TrimResult, err error) {
 		now := t.readClock()
-		if moved = q.CheckClock(now); moved != nil {
-			return
+		if err := q.CheckClock(now); err != nil {
+			return result, err
 		}
 		n, ok := t.index.namespaces.Get(namespace)
 		if !ok {
-			return
+			return result, nil
 		}
 		cutoff := t.feedCutoff(namespace, now.Add(-q.Age))
 		t.trims = true
 		if newest := n.newest(); !q.All && newest != 0 && newest < cutoff {
-			result.Held = true
-			return
+			return store.TrimResult{Held: true}, nil
 		}
 		stale := n.before(cutoff, store.MaxTrim)
 		for _, user := range stale {
@@ -152,31 +162,25 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 			}
 			t.trim(lastseen.UserKey{Namespace: namespace, User: user})
 		}
-		result.Deleted = len(stale)
-	})})
-	if err != nil { // the write can outlast the call: its result is not read
-		return store.TrimResult{}, err
-	}
-	return result, moved
+		return store.TrimResult{Deleted: len(stale)}, nil
+	})
 }
 
 // RemoveEmpty implements [store.Store].
 func (s *Store) RemoveEmpty(ctx context.Context, namespace string) (bool, error) {
-	removed := false
-	err := s.journal.Do(ctx, Write{Alone: true, op: opFunc(func(t *transaction) {
+	return write(ctx, s, Write{Alone: true}, func(t *transaction) (removed bool, err error) {
 		n, ok := t.index.namespaces.Get(namespace)
 		if !ok || n.users.len() > 0 || !n.users.contacts.empty() || n.users.availability.hasAny(s.tables.readClock()) ||
 			s.calls.isOngoing(namespace) {
-			return
+			return false, nil
 		}
-		removed = true
 		if n.users.availability.empty() {
 			t.drop(namespace)
 		} else {
 			t.unlist(namespace)
 		}
-	})})
-	return err == nil && removed, err // in this order: the write can outlast the call
+		return true, nil
+	})
 }
 
 // Exist implements [store.Store].
