@@ -30,7 +30,7 @@ func Unmarshal(data []byte, v any, strict json.Options) error {
 // UnmarshalChecked is [Unmarshal] for a text, or a part of one, that [CheckForm] has found good.
 func UnmarshalChecked(data []byte, v any, strict json.Options) error {
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] != '{' {
-		return problem.New(problem.InvalidJSON, "The body is not a JSON object.")
+		return problem.New(problem.InvalidJSON, "The JSON is not an object.")
 	}
 	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), strict)
 	var known *problem.Error

@@ -1,9 +1,6 @@
 package session
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -39,44 +36,15 @@ type clientFrame struct {
 
 // parseFrame parses a frame: a JSON object with one name, and possibly "id".
 func parseFrame(text []byte) (f clientFrame, err error) {
-	if err := request.CheckForm(text); err != nil {
-		return f, err
-	}
-	d := jsontext.NewDecoder(bytes.NewReader(text))
-	token, err := d.ReadToken()
-	if err == nil && token.Kind() != '{' {
-		return f, problem.New(problem.InvalidJSON, "The frame is not a JSON object.")
-	}
-	for err == nil && d.PeekKind() != '}' {
-		err = f.readMember(d)
-	}
-	if err == nil {
-		_, err = d.ReadToken()
-	}
-	if err == nil {
-		err = endOfFrame(d)
-	}
-	switch syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); {
-	case ok && errors.Is(err, jsontext.ErrDuplicateName):
-		return f, problem.New(problem.InvalidJSON, "Duplicate name in an object.")
-	case ok:
-		return f, problem.Errorf(problem.InvalidJSON,
-			"Invalid JSON at byte %d: %v.", syntactic.ByteOffset, syntactic.Err)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return f, problem.New(problem.InvalidJSON, "The frame is not a complete JSON object.")
-	case err == nil && f.name == "":
-		return f, problem.New(problem.InvalidJSON, "The frame has no name, such as {\"hello\":{}}.")
+	err = request.Unmarshal(text, &f, strict)
+	if err == nil && f.name == "" {
+		err = problem.New(problem.InvalidJSON, "The frame has no name, such as {\"hello\":{}}.")
 	}
 	return f, err
 }
 
-// readMember reads a name of a frame and its value.
-func (f *clientFrame) readMember(d *jsontext.Decoder) error {
-	token, err := d.ReadToken()
-	if err != nil {
-		return err
-	}
-	name := token.String()
+// decodeFrameField reads the value of a name of a frame.
+func decodeFrameField(d *jsontext.Decoder, f *clientFrame, name string) error {
 	value, err := d.ReadValue()
 	switch {
 	case err != nil:
@@ -91,18 +59,6 @@ func (f *clientFrame) readMember(d *jsontext.Decoder) error {
 	}
 	f.id = string(value)
 	return nil
-}
-
-// endOfFrame returns an error if something follows the object.
-func endOfFrame(d *jsontext.Decoder) error {
-	_, err := d.ReadToken()
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err == nil:
-		return problem.New(problem.InvalidJSON, "The frame has more than one JSON value.")
-	}
-	return err
 }
 
 // decode decodes the content of a frame.
@@ -177,6 +133,9 @@ func milliseconds(name string, s request.Scalar, limit time.Duration) (time.Dura
 
 // strict reads the types of frames.
 var strict = request.Strict(
+	json.UnmarshalFromFunc(func(d *jsontext.Decoder, f *clientFrame) error {
+		return request.DecodeObject(d, f, decodeFrameField)
+	}),
 	json.UnmarshalFromFunc(request.DecodeScalar),
 	json.UnmarshalFromFunc(request.DecodeDevice),
 	request.ListOf[[]string](request.MaxUsers, request.DecodeString),
