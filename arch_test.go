@@ -83,7 +83,7 @@ func arrows() map[string][]string {
 		"api/apitest": {
 			"", "store", "store/connections", "store/feed", "store/filestore", "store/jobs",
 			"store/storetest/redistest", "api", "api/apitest/kit", "api/auth", "api/guard", "api/limit",
-			"api/live/transport", "api/problem",
+			"api/live/transport", "api/live/webhooks", "api/problem",
 		},
 		"api/apitest/kit": { // not api, whose own tests import it
 			"", "internal/testenv", "store", "store/filestore", "store/redisstore", "store/storetest",

@@ -38,7 +38,8 @@ func TestPermissions(t *testing.T) {
 			request, known := policy[r.Method+" "+r.Path]
 			require.True(t, known || kit.IsPublic(r.Path), "who may do %s %s?", r.Method, r.Path)
 			id := "c" + strconv.Itoa(i)
-			path := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", id, "*", "faq").Replace(r.Path)
+			path := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", id, "*", "faq",
+				":webhook", "app").Replace(r.Path)
 			if strings.Contains(path, "/calls") {
 				w.HangUp("alice")
 			}

@@ -246,7 +246,8 @@ type watch struct {
 // watch begins to follow changes for an authorized request. The caller closes the watch.
 func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 	w := &watch{openRequest: newOpenRequest(s, c, asked.namespace)}
-	owner := asked.Owner // the request may stay open for long: the rest, such as the users, is not kept for it
+	// The request may stay open for long: the rest of the query, such as its users, is not kept for it.
+	owner := asked.Owner
 	w.permitted = func(caller *auth.Caller) error { // if the visibility has changed, the client has to begin again
 		return cmp.Or(guard.Read.CheckRequest(c, caller), checkContactsOf(w.namespace, owner, caller),
 			w.newest.Load().live.CheckVisibility(w.namespace, s.isRestricted(w.namespace)))

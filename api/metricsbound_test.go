@@ -36,7 +36,7 @@ func hostileRequest(random *rand.Rand, paths []string) *http.Request {
 	if random.IntN(8) == 0 {
 		path = "/" + word() + "/" + word() + path
 	}
-	path = strings.NewReplacer(":namespace", word(), ":user", word(), ":id", word()).Replace(path)
+	path = strings.NewReplacer(":namespace", word(), ":user", word(), ":id", word(), ":webhook", word()).Replace(path)
 	method := pick("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "TRACE", fmt.Sprintf("M%d", random.Uint32()))
 	body := pick("", "{}", "{", `{"pings":[{"user":"`+word()+`"}]}`, `{"leaves":[{"user":"a"}]}`, `{"users":["a"]}`)
 	r := httptest.NewRequest(method, "http://localhost/", strings.NewReader(body))

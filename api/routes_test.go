@@ -45,7 +45,8 @@ func TestMethods(t *testing.T) {
 	w.Ring("c1", "bob", "alice")
 	policy := kit.PermissionsByRoute()
 	for _, r := range api.Routes() {
-		at := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", "c1", "*", "faq").Replace(r.Path)
+		at := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", "c1", "*", "faq",
+			":webhook", "app").Replace(r.Path)
 		options := w.SendTo("OPTIONS", at, "").Is(t, http.StatusNoContent, at)
 		allowed := options.Header.Get("Allow")
 		require.Contains(t, strings.Split(allowed, ", "), r.Method, at)
@@ -307,7 +308,7 @@ func TestUnknownNamespaces(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, len(policy)-1, requests, "all but the list of namespaces")
+	require.Equal(t, len(policy)-4, requests, "all but the list of namespaces and webhooks")
 	w.Send("GET", "", "").Is(t, http.StatusOK)
 	w.Fails(problem.InvalidNamespace, "GET", "/.hidden", "")
 }

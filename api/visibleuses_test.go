@@ -37,7 +37,7 @@ func notOfOthers() map[string]string {
 		"AreContacts": "it decides who is seen",
 		"Exist":       service,
 		"Namespaces":  "listNamespaces hides the newest time",
-		"Signal":      service, "Listen": service, "Lease": service, "Now": service, "Load": service, "Ready": service,
+		"Signal":      service, "Listen": service, "Lease": service, "Note": service, "Notes": service, "SetNote": service, "Now": service, "Load": service, "Ready": service,
 		"Close": service, "Secret": service, "Disconnects": service,
 		"StartCall": calls, "StepCall": calls, "ReadCalls": calls,
 		"KeepCallsAlive": keeps, "ExpireCalls": keeps, "CallNamespaces": keeps,

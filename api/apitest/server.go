@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/live/webhooks"
 	"github.com/lastseen/lastseen/api/problem"
 	"github.com/lastseen/lastseen/store"
 )
@@ -50,7 +52,7 @@ func NewServer(t *testing.T, s store.Store, changes ...func(*api.Config)) *Serve
 	w.Config = api.Config{
 		Store: w.Store, Settings: Settings(), Version: api.Version{Version: "v0.0.0-test", Go: "go"},
 		Logger: slog.New(slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Random: func() float64 { return 0.5 }, Now: kit.ClockFrom(kit.Now),
+		Random: func() float64 { return 0.5 }, Now: kit.ClockFrom(kit.Now), Webhooks: newWebhooks(w.Store),
 	}
 	w.Config.Settings.Shards, w.Config.Settings.ShowCalls = 1, true
 	for _, change := range changes {
@@ -68,6 +70,23 @@ func NewServer(t *testing.T, s store.Store, changes ...func(*api.Config)) *Serve
 	t.Cleanup(server.Close)
 	w.URL = server.URL
 	return w
+}
+
+// newWebhooks returns a webhook, app, whose receiver accepts everything. Nothing is delivered to it but test events.
+func newWebhooks(s store.Store) *webhooks.Manager {
+	app := []*webhooks.Webhook{{Name: "app", Entry: "1", URL: &url.URL{Scheme: "http", Host: "receiver"}}}
+	return webhooks.New(webhooks.Options{
+		Store: s, Webhooks: func() []*webhooks.Webhook { return app },
+		Transport: func(*webhooks.Webhook) http.RoundTripper { return accepting{} },
+	})
+}
+
+// accepting is a transport whose requests are all accepted.
+type accepting struct{}
+
+// RoundTrip implements [http.RoundTripper].
+func (accepting) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
 }
 
 // Send sends a request below /v1/namespaces; headers are "Name: value".

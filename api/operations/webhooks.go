@@ -28,13 +28,13 @@ type webhookState struct {
 	// Whether the receiver answered 410: nothing is delivered.
 	Disabled bool `json:"disabled"`
 	// When the receiver last accepted an event. Null if it accepted none.
-	LastDelivery request.Timestamp `json:"last_delivery" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	Delivered request.Timestamp `json:"last_delivery" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// How old the oldest change of that event was. Without the time for which it was held.
 	LagMs int64 `json:"lag_ms" format:"int64" minimum:"0"`
 	// For how long the receiver accepts nothing, in the namespace where that is longest. 0 if it does.
 	BehindMs int64 `json:"behind_ms" format:"int64" minimum:"0"`
 	// When a request to the receiver last failed. Null if none did.
-	LastFailure request.Timestamp `json:"last_failure" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	Failed request.Timestamp `json:"last_failure" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// Why it did.
 	LastError *string `json:"last_error" extensions:"x-nullable"`
 } // @name Webhook
@@ -80,8 +80,8 @@ func (h *Handlers) ListWebhooks(c echo.Context, _ request.Query) error {
 	for _, s := range states {
 		response.Webhooks = append(response.Webhooks, webhookState{
 			Webhook: s.Webhook, Delivering: s.Holder && !s.Disabled, Disabled: s.Disabled,
-			LastDelivery: request.Timestamp(s.Delivered), LagMs: s.Lag.Milliseconds(),
-			BehindMs: s.Behind.Milliseconds(), LastFailure: request.Timestamp(s.Failed),
+			Delivered: request.Timestamp(s.Delivered), LagMs: s.Lag.Milliseconds(),
+			BehindMs: s.Behind.Milliseconds(), Failed: request.Timestamp(s.Failed),
 			LastError: request.Optional(s.Error),
 		})
 	}

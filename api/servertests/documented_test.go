@@ -127,7 +127,7 @@ func spoilers() []func(*call) {
 		func(*call) {}, header("Prefer: return=minimal"), header("If-None-Match: *"), method("HEAD"),
 		method("OPTIONS"), method("TRACE"), path("chat", ""), path("alice", ""), path("/", "//"),
 		func(c *call) { c.path += "/" },
-		path("chat", ".hidden"), path("alice", "%00"), query("user", ""), body(`"alice"`, `""`),
+		path("chat", ".hidden"), path("webhooks/app", "webhooks/other"), path("alice", "%00"), query("user", ""), body(`"alice"`, `""`),
 		query("as_of", "soon"), query("wait", "soon"), body(`{"users"`, `{"wait":"soon","users"`),
 		body(`{"users"`, `{"cursor":"AAAA","users"`), query("green", "0"), query("green", "2s", "yellow", "1s"),
 		query("to", "20", "as_of", "10"),

@@ -2,6 +2,7 @@ package servertests
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/lastseen/lastseen/api/apitest"
 	"github.com/lastseen/lastseen/api/apitest/kit"
 	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/filestore"
 )
 
@@ -148,6 +150,12 @@ func TestExamples(t *testing.T) {
 
 // prepare sets what an example gets: an availability, or the call in its path or in the list.
 func prepare(w *apitest.Server, c call) {
+	if c.operation == "listWebhooks" { // what the server that delivers noted
+		n := store.Note{Version: "1", Text: fmt.Appendf(nil, `{"At":%d,"Delivered":%d,"Lag":270000000,"Failed":%d,`+
+			`"Error":"the receiver answered 503"}`, exampleNow, exampleNow-270, exampleNow-2_902_690)}
+		_, err := w.Store.SetNote(w.T.Context(), "webhook-app", "", "", n)
+		require.NoError(w.T, err)
+	}
 	w.T.Helper()
 	if c.operation == "getAvailability" {
 		w.Send("PUT", "/chat/users/alice/availability", `{"availability":"busy","note":"in a meeting","for":"1h"}`)

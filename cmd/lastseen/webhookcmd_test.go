@@ -83,7 +83,8 @@ func TestWebhookListen(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var out, log testenv.Log
 	ended := make(chan int)
-	go func() { ended <- run(ctx, []string{"webhook", "listen", "127.0.0.1:0", "--secrets-file", secrets}, &out, &log) }()
+	args := []string{"webhook", "listen", "127.0.0.1:0", "--secrets-file", secrets}
+	go func() { ended <- run(ctx, args, &out, &log) }()
 	address := regexp.MustCompile(`http://[\d.:]+/`)
 	require.Eventually(t, func() bool { return address.MatchString(log.String()) }, time.Minute, time.Millisecond)
 	response, err := http.Post(address.FindString(log.String()), "application/json", strings.NewReader("{}"))

@@ -55,7 +55,8 @@ type runner struct {
 func newRunner(s store.Store, lease, failure string, logger *slog.Logger) *runner {
 	start := time.Now()
 	return &runner{
-		store: s, lease: lease, every: roundEvery, failure: failure, logger: logger, pause: func(ctx context.Context, d time.Duration) { store.Pause(ctx, d) }, workers: workers,
+		store: s, lease: lease, every: roundEvery, failure: failure, logger: logger, workers: workers,
+		pause:     func(ctx context.Context, d time.Duration) { store.Pause(ctx, d) },
 		monotonic: func() time.Duration { return time.Since(start) },
 	}
 }

@@ -188,6 +188,11 @@ func (h *HookedStore) Signal(ctx context.Context, signal store.Signal) error {
 	})
 }
 
+// Note implements [store.Store].
+func (h *HookedStore) Note(ctx context.Context, name, key string) (store.Note, error) {
+	return throughHooks(ctx, h, "Note", func() (store.Note, error) { return h.Store.Note(ctx, name, key) })
+}
+
 // FailingLater returns a store that records one batch of pings only.
 func FailingLater(s store.Store, err error) *HookedStore {
 	var taken atomic.Bool

@@ -68,7 +68,8 @@ func OperationsOf() map[problem.Code]string {
 		acts      = " acceptCall rejectCall endCall keepCallAlive"
 		calls     = acts + " startCall getCall listCalls"
 		uses      = records + evaluates + devices + follows + says + keeps + deletes + calls // a namespace in the store
-		all       = uses + " getNamespace listNamespaces"
+		webhooks  = " listWebhooks testWebhook enableWebhook"
+		all       = uses + " getNamespace listNamespaces" + webhooks
 		socket    = " WebSocket" // an error after the upgrade, which is not a response
 		bodies    = records + " lookupUsers followChangesByPost setAvailability setContacts changeContacts startCall" + acts
 	)
@@ -115,17 +116,18 @@ func OperationsOf() map[problem.Code]string {
 		problem.FeedUnavailable:      follows,
 		problem.WrongKeyType:         uses + " listNamespaces",
 		problem.NamespaceMismatch:    uses,
-		problem.StoreUnavailable:     uses + " listNamespaces getReadiness",
+		problem.StoreUnavailable:     uses + " listNamespaces getReadiness listWebhooks enableWebhook",
 		problem.DevicesUnavailable:   records + " listDevices",
 		problem.StoreFull:            records + deletes + " setAvailability deleteAvailability setContacts changeContacts deleteContacts" + " closeConnections" + " getReadiness startCall" + acts,
 		problem.Overloaded:           uses + " listNamespaces" + " connect",
 		problem.KeysUnavailable:      all,
 		problem.ShuttingDown:         "getReadiness connect followChanges followChangesByPost",
+		problem.WebhookNotFound:      "testWebhook enableWebhook",
 		problem.UpgradeRequired:      "connect",
 		problem.UnknownFrame:         socket,
 		problem.TimedOut:             socket,
 		problem.ConnectionClosed:     socket,
-		problem.Internal:             uses + " listNamespaces getReadiness",
+		problem.Internal:             uses + " listNamespaces getReadiness listWebhooks enableWebhook",
 	}
 }
 

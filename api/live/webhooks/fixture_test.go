@@ -256,7 +256,10 @@ func run(t *testing.T, test func(t *testing.T, f *fixture, m *Manager)) {
 		receiver, err := url.Parse("https://hooks.example.com/secret-path")
 		require.NoError(t, err)
 		kept := memstore.NewTables(memstore.Options{}).Store(nil)
-		f := &fixture{notes: kept, names: []string{"chat", "other"}, t: t, reply: status(http.StatusNoContent), observed: observed{tried: map[Result]int{}}}
+		f := &fixture{
+			notes: kept, names: []string{"chat", "other"}, t: t, reply: status(http.StatusNoContent),
+			observed: observed{tried: map[Result]int{}},
+		}
 		f.webhook = &Webhook{
 			Name: "app", Entry: "1", URL: receiver, Secrets: secrets, Report: Online,
 			Namespaces: func(namespace string) bool { return strings.HasPrefix(namespace, "chat") },

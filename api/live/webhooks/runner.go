@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lastseen/lastseen/store"
 )
 
 // notePrefix begins the names of leases and notes, which are those of webhooks.
@@ -93,10 +95,10 @@ func (r *runner) run(ctx context.Context) {
 			r.list(ctx, until, list.IsZero())
 			list = now.Add(max(listEvery, time.Since(now)*listShare))
 		}
-		pause(ctx, next)
+		store.Pause(ctx, next)
 	}
 	r.stop(ctx, func(*stream) bool { return true })
-	if r.setHolding(ctx, time.Time{}); time.Since(granted) < leaseTime { // so that the next server does not have to wait
+	if r.setHolding(ctx, time.Time{}); time.Since(granted) < leaseTime { // so that the next server need not wait
 		_, _ = r.lease(context.WithoutCancel(ctx), time.Millisecond)
 	}
 }

@@ -238,7 +238,8 @@ func (r *runner) compare(ctx context.Context) {
 	}
 	n, version, err := readNote(ctx, r.o.Store, r.current.Load().Name)
 	now, clockErr := r.o.Store.Now(ctx)
-	if err == nil && clockErr == nil && version != "" && now.Sub(n.At) < 2*noteEvery && n.Entry != r.current.Load().Entry {
+	known := err == nil && clockErr == nil && version != ""
+	if known && now.Sub(n.At) < 2*noteEvery && n.Entry != r.current.Load().Entry {
 		r.warn("another server delivers with other settings: give all servers the same, and reload all of them")
 	}
 	r.mu.Lock()

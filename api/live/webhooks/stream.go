@@ -32,7 +32,7 @@ type stream struct {
 	r         *runner
 	namespace string
 	lost      bool // if nothing is kept of it, it begins with a reset
-	wake      chan struct{}
+	wake      store.Waker
 
 	place   place
 	version string           // of the place that is kept
@@ -55,7 +55,7 @@ type stream struct {
 
 func newStream(r *runner, namespace string, lost bool, now time.Time) *stream {
 	return &stream{
-		r: r, namespace: namespace, lost: lost, wake: make(chan struct{}, 1), listed: now, ended: make(chan struct{}),
+		r: r, namespace: namespace, lost: lost, wake: store.NewWaker(), listed: now, ended: make(chan struct{}),
 	}
 }
 
@@ -77,7 +77,7 @@ func (s *stream) run(ctx context.Context) {
 		}
 		s.held = held{}
 		s.count()
-		if pause(ctx, retry); ctx.Err() != nil {
+		if store.Pause(ctx, retry); ctx.Err() != nil {
 			return
 		}
 	}
@@ -87,7 +87,7 @@ func (s *stream) run(ctx context.Context) {
 func (s *stream) awaitReset(ctx context.Context) {
 	if wait := time.Until(s.nextReset); wait > 0 && !s.spare {
 		s.failed(time.Now(), errLost)
-		pause(ctx, wait)
+		store.Pause(ctx, wait)
 	}
 }
 
@@ -118,14 +118,14 @@ func (s *stream) follow(ctx context.Context) error {
 	}
 	w, err := s.r.o.Watch(ctx, s.namespace, feed.Query{
 		Everyone: true, Statuses: []lastseen.Status{lastseen.Green, lastseen.Yellow}, After: s.place.Positions,
-		Wake: s.notify,
+		Wake: s.wake.Wake,
 	})
 	if err != nil {
 		return err
 	}
 	defer w.Close()
 	s.read = s.place.Positions
-	for first, more := true, false; ; {
+	for first := true; ; {
 		b, ok, again := feed.Batch{}, false, fullRetry
 		if s.r.held.Load() < maxHeld {
 			b, ok, again, err = w.Next(ctx, maxUsers)
@@ -140,7 +140,7 @@ func (s *stream) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if more = ok && b.More; !more {
+		if !ok || !b.More {
 			if err := s.await(ctx, again); err != nil {
 				return err
 			}
@@ -174,14 +174,6 @@ func (s *stream) take(ctx context.Context, b feed.Batch, first bool) error {
 	return nil
 }
 
-// notify wakes the stream. It returns at once.
-func (s *stream) notify() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
 // await waits until there may be something to do.
 func (s *stream) await(ctx context.Context, again time.Duration) error {
 	save, err := s.keepUp(ctx)
@@ -191,13 +183,7 @@ func (s *stream) await(ctx context.Context, again time.Duration) error {
 	if c := s.held.first(); c != nil {
 		again = min(again, time.Until(c.since.Add(s.r.current.Load().Hold)))
 	}
-	t := time.NewTimer(min(again, save))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	case <-s.wake:
-	}
+	s.wake.Wait(ctx, min(again, save))
 	return nil
 }
 
@@ -255,8 +241,9 @@ func (s *stream) encoder(ctx context.Context) (encoder, error) {
 	return encoder{namespace: s.namespace, at: now, append: s.r.o.Append}, err
 }
 
-// deliver sends an event until the receiver accepts or refuses it, and returns the events that are sent instead, if any.
-// If that takes longer than changes are kept, it gives up: a reset follows. It returns errGone if the receiver is gone.
+// deliver sends an event until the receiver accepts or refuses it, and returns the events that are sent instead, if
+// any. If that takes longer than changes are kept, it gives up: a reset follows. It returns errGone if the receiver is
+// gone.
 func (s *stream) deliver(ctx context.Context, e event) (instead []event, err error) {
 	begun := time.Now()
 	for tries := 0; ; tries++ {
@@ -281,7 +268,7 @@ func (s *stream) deliver(ctx context.Context, e event) (instead []event, err err
 			continue // the entry changed meanwhile
 		}
 		s.failed(begun, a.reason)
-		pause(ctx, max(a.retryAfter, s.backoff(tries)))
+		store.Pause(ctx, max(a.retryAfter, s.backoff(tries)))
 		if time.Since(begun) >= store.ChangesKept {
 			return nil, s.lose(ctx)
 		}

@@ -154,7 +154,7 @@ func (m *Manager) Run(ctx context.Context) {
 		current := m.o.Webhooks()
 		m.keep(current)
 		m.begin(ctx, current)
-		pause(ctx, lookEvery)
+		store.Pause(ctx, lookEvery)
 	}
 }
 
@@ -196,14 +196,4 @@ func (m *Manager) Stats() []Stats {
 	}
 	slices.SortFunc(all, func(a, b Stats) int { return strings.Compare(a.Webhook, b.Webhook) })
 	return all
-}
-
-// pause waits, or until the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

@@ -105,8 +105,8 @@ func function(name string, sources ...string) string {
 
 // record returns a script that records pings or leaves, by writeplain.lua in a shard without side keys.
 func record(sources ...string) *redis.Script {
-	begin := text("shared/sides", "shared/clock") + function("write_plain", text("presence/writeplain")) + text("presence/plain")
-	return redis.NewScript(begin + sideKeys() + strings.Join(sources, ""))
+	plain := function("write_plain", text("presence/writeplain")) + text("presence/plain")
+	return redis.NewScript(text("shared/sides", "shared/clock") + plain + sideKeys() + strings.Join(sources, ""))
 }
 
 // sides returns a script for shards that may have side keys.

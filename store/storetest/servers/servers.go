@@ -89,23 +89,23 @@ func testNotes(t *testing.T, s store.Store) {
 		require.NoError(t, err)
 		return set
 	}
-	noted := func(name, key string) store.Note {
-		n, err := s.Note(ctx, name, key)
+	noted := func(name string) store.Note {
+		n, err := s.Note(ctx, name, "a")
 		require.NoError(t, err)
 		return n
 	}
 	long := bytes.Repeat([]byte("\x00 \xff"), 1<<18)
 	first, second := store.Note{Version: "1", Text: []byte("one two ")}, store.Note{Version: "2", Text: long}
-	require.Zero(t, noted("job", "a"))
+	require.Zero(t, noted("job"))
 	require.False(t, set("job", "a", "1", second), "there is none")
 	require.True(t, set("job", "a", "", first))
-	require.Equal(t, first, noted("job", "a"))
+	require.Equal(t, first, noted("job"))
 	for _, old := range []string{"", "2", "11", "1 one"} {
 		require.False(t, set("job", "a", old, second))
 	}
-	require.Equal(t, first, noted("job", "a"))
+	require.Equal(t, first, noted("job"))
 	require.True(t, set("job", "a", "1", second))
-	require.Equal(t, second, noted("job", "a"))
+	require.Equal(t, second, noted("job"))
 	require.False(t, set("job", "a", "1", store.Note{}))
 	require.True(t, set("job", "", "", first), "the empty key is one, too")
 	require.True(t, set("other", "a", "", first), "names are apart")
@@ -114,11 +114,11 @@ func testNotes(t *testing.T, s store.Store) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"a", ""}, keys)
 	require.True(t, set("job", "a", "2", store.Note{}))
-	require.Zero(t, noted("job", "a"))
+	require.Zero(t, noted("job"))
 	keys, err = s.Notes(ctx, "job")
 	require.NoError(t, err)
 	require.Equal(t, []string{""}, keys)
-	require.Equal(t, first, noted("other", "a"))
+	require.Equal(t, first, noted("other"))
 }
 
 // testNotesConcurrent: of all who replace the same note, one does.
