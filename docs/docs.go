@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-//go:embed *.md pictures lastseen.example.yaml
+//go:embed *.md pictures lastseen.example.yaml webhooks.schema.json
 var files embed.FS
 
 // Files returns the guides, which are the Markdown files, and the files that they show or link to.

@@ -39,7 +39,7 @@ func (p Pages) addGuides() {
 		case path.Ext(name) == ".md":
 			p.add(guidePath(name), html, func() ([]byte, error) { return p.guide(source, name) })
 		default:
-			types := map[string]string{".svg": svg, ".png": "image/png"}
+			types := map[string]string{".svg": svg, ".png": "image/png", ".json": "application/schema+json"}
 			p.add(guidePath(name), cmp.Or(types[path.Ext(name)], plainText), file(source, name))
 		}
 		return nil

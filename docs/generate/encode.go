@@ -13,7 +13,7 @@ import (
 
 // order is the order of the fields in a document, for people who read it from the top. Other fields follow by name.
 const order = `
-	openapi swagger info servers basePath tags paths components definitions
+	openapi swagger info servers basePath tags paths x-webhooks components definitions
 	type title version
 	/v1/namespaces/{namespace}/users/{user}/ping
 	/v1/namespaces/{namespace}/users/{user}/leave
@@ -36,7 +36,7 @@ const order = `
 	get post delete
 	name in $ref operationId summary user status code detail nullable format description required
 	schema value now example examples parameters requestBody headers content responses
-	id kind meta since
+	id kind meta since timestamp data
 	last_seen left valid_until as_of green_ms yellow_ms ping_after_ms namespace index
 	green yellow grey total namespaces users hint next_cursor cursor more reset poll_after_ms
 	kinds activity idle_since devices device gone live after token`

@@ -1,4 +1,4 @@
-// Package testguide reads the code in the guides. It is for tests only.
+// Package testguide reads the code in the guides, and checks events as they describe them. It is for tests only.
 package testguide
 
 import (
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,4 +34,42 @@ func Block(t *testing.T, blocks []string, text string) string {
 	}
 	require.Len(t, found, 1, text)
 	return found[0]
+}
+
+// Events returns a function that checks an event of a webhook against the schemas, those of docs/webhooks.schema.json.
+// Unlike receivers, it refuses fields that are not in them.
+func Events(t testing.TB, schemas string) func(event string) error {
+	t.Helper()
+	document, err := jsonschema.UnmarshalJSON(strings.NewReader(schemas))
+	require.NoError(t, err)
+	for name, def := range document.(map[string]any)["$defs"].(map[string]any) {
+		if name != "UserPresence" { // which others extend; it is closed where it is used
+			closeObjects(def)
+		}
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	require.NoError(t, compiler.AddResource("closed.json", document))
+	rules, err := compiler.Compile("closed.json")
+	require.NoError(t, err)
+	return func(event string) error {
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(event))
+		if err != nil {
+			return err
+		}
+		return rules.Validate(value)
+	}
+}
+
+// closeObjects has a schema refuse other fields, in all objects but the parts of an allOf.
+func closeObjects(schema any) {
+	object, _ := schema.(map[string]any)
+	for name, child := range object {
+		if name != "allOf" {
+			closeObjects(child)
+		}
+	}
+	if object["properties"] != nil || object["$ref"] != nil {
+		object["unevaluatedProperties"] = false
+	}
 }
