@@ -38,6 +38,9 @@ func TestOpenAPIDocument(t *testing.T) {
 	frames := w.SendTo("GET", "/connections.schema.json", "").Is(t, http.StatusOK)
 	require.Equal(t, "application/schema+json", frames.Header.Get("Content-Type"))
 	require.Equal(t, string(lastseen.FrameSchemas()), frames.Body)
+	events := w.SendTo("GET", "/guides/webhooks.schema.json", "").Is(t, http.StatusOK)
+	require.Equal(t, "application/schema+json", events.Header.Get("Content-Type"))
+	require.Contains(t, events.Body, `"WebhookChanged"`)
 
 	var document yaml.Node
 	require.NoError(t, yaml.Unmarshal([]byte(asYAML.Body), &document))

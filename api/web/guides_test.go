@@ -71,6 +71,7 @@ func TestGuideLinks(t *testing.T) {
 		"../openapi.yaml": "../openapi.yaml", "pictures/chat.png": "pictures/chat.png",
 		"lastseen.example.yaml": "lastseen.example.yaml", "https://example.com/a.md#b": "https://example.com/a.md#b",
 		"mailto:a@example.com":      "mailto:a@example.com",
+		"webhooks.schema.json":      "webhooks.schema.json",
 		"../SECURITY.md#guarantees": repository + "SECURITY.md#guarantees",
 		"decisions/pages.md":        repository + "docs/decisions/pages.md", "../deploy": repository + "deploy",
 		"../README.md": repository + "README.md", "../docs/faq.md": "faq",

@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/docs"
+	"github.com/lastseen/lastseen/internal/testguide"
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
@@ -28,6 +30,7 @@ type receiver struct {
 	t        *testing.T
 	secret   string
 	verifier *standardwebhooks.Webhook
+	check    func(event string) error // by the schemas
 
 	mu       sync.Mutex
 	bodies   map[string]string            // by ID
@@ -49,6 +52,9 @@ func newReceiver(t *testing.T) *receiver {
 	var err error
 	r.verifier, err = standardwebhooks.NewWebhook(r.secret)
 	require.NoError(t, err)
+	schemas, err := docs.Files().ReadFile("webhooks.schema.json")
+	require.NoError(t, err)
+	r.check = testguide.Events(t, string(schemas))
 	r.Server = httptest.NewServer(r)
 	t.Cleanup(r.Close)
 	return r
@@ -84,6 +90,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return // the server was killed
 	}
 	assert.NoError(r.t, r.verifier.Verify(body, request.Header))
+	assert.NoError(r.t, r.check(string(body)), "%s", body)
 	var event webhookEvent
 	assert.NoError(r.t, json.Unmarshal(body, &event))
 	r.mu.Lock()
