@@ -23,11 +23,15 @@ const at lastseen.Instant = 1_795_000_000_000
 func users() (all []feed.Update) {
 	note := strings.Repeat("ü", lastseen.MaxNoteLen)
 	for _, availability := range []lastseen.AvailabilityState{
-		{}, {Availability: lastseen.Away}, {Availability: lastseen.Busy, Note: note, Until: at + 1000},
+		{},
+		{Availability: lastseen.Away},
+		{Availability: lastseen.Busy, Note: note, Until: at + 1000},
 		{Note: `"a" <b> \ 😀`},
 	} {
 		for _, details := range []store.Details{
-			{}, {IdleSince: at - 1000}, {InCallUntil: lastseen.MaxInstant},
+			{},
+			{IdleSince: at - 1000},
+			{InCallUntil: lastseen.MaxInstant},
 			{IdleSince: at - 1000, InCallUntil: lastseen.MaxInstant},
 		} {
 			details.Availability = availability
