@@ -46,7 +46,7 @@ func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	w := apitest.NewServer(t, kit.FileStore(t))
 	w.Reload(func(c *api.Config) { c.Webhooks = nil })
-	require.JSONEq(t, `{"webhooks":[]}`, string(w.SendTo("GET", "/v1/webhooks", "").Body))
+	require.JSONEq(t, `{"webhooks":[]}`, w.SendTo("GET", "/v1/webhooks", "").Body)
 	require.Equal(t, 404, w.SendTo("POST", "/v1/webhooks/app/test", "").Status)
 
 	w.Reload(func(c *api.Config) { c.Webhooks = someWebhooks{} })
@@ -54,10 +54,12 @@ func TestWebhooks(t *testing.T) {
 		{"webhook":"app","delivering":false,"disabled":true,"last_delivery":"2026-11-20T12:00:00.000Z","lag_ms":270,
 		 "behind_ms":60000,"last_failure":"2026-11-20T12:00:00.001Z","last_error":"the receiver answered 410"},
 		{"webhook":"new","delivering":true,"disabled":false,"last_delivery":null,"lag_ms":0,"behind_ms":0,
-		 "last_failure":null,"last_error":null}]}`, string(w.SendTo("GET", "/v1/webhooks", "").Body))
+		 "last_failure":null,"last_error":null}]}`, w.SendTo("GET", "/v1/webhooks", "").Body)
 	require.JSONEq(t, `{"result":"failed","reason":"no response in time"}`,
-		string(w.SendTo("POST", "/v1/webhooks/app/test", "").Body))
-	for path, status := range map[string]int{"app/enable": 204, "other/enable": 404, "other/test": 404, "away/enable": 503} {
+		w.SendTo("POST", "/v1/webhooks/app/test", "").Body)
+	for path, status := range map[string]int{
+		"app/enable": 204, "other/enable": 404, "other/test": 404, "away/enable": 503,
+	} {
 		require.Equal(t, status, w.SendTo("POST", "/v1/webhooks/"+path, "").Status, path)
 	}
 }

@@ -112,8 +112,8 @@ func (a *events) shown(t *transaction, now lastseen.Instant) []store.PresenceEve
 	return slices.DeleteFunc(slices.Clone(a.batch), func(s store.PresenceEvent) bool { return hides(s.User, s.At) })
 }
 
-// write makes a write that returns a result or an error of its own. The write can outlast the call: if the journal fails,
-// what the write returns is not read.
+// write makes a write that returns a result or an error of its own. The write can outlast the call: if the journal
+// fails, what the write returns is not read.
 func write[T any](ctx context.Context, s *Store, w Write, do func(*transaction) (T, error)) (T, error) {
 	var result T
 	var failed error

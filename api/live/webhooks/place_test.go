@@ -31,7 +31,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// TestFrozen: what was tried once is sent by another server with the same bytes under the same ID, before anything else.
+// TestFrozen: what was tried once is sent by another server with the same bytes under the same ID, before all else.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, f *fixture, _ *Manager) {
