@@ -103,8 +103,7 @@ func fetchBackup(ctx context.Context, listen string, to io.Writer) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		reason, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the status says enough
-		return fmt.Errorf("%s returned %s: %s", address, response.Status, strings.TrimSpace(string(reason)))
+		return refused(address, response)
 	}
 	for err == nil {
 		silence.Reset(backupSilence)
@@ -117,4 +116,10 @@ func fetchBackup(ctx context.Context, listen string, to io.Writer) error {
 		return err
 	}
 	return nil
+}
+
+// refused returns an error with what the server at an address responded.
+func refused(address string, response *http.Response) error {
+	reason, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the status says enough
+	return fmt.Errorf("%s returned %s: %s", address, response.Status, strings.TrimSpace(string(reason)))
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
 	"github.com/lastseen/lastseen/api/live/webhooks"
 )
 
@@ -63,8 +61,7 @@ func (cmd *webhookEnableCmd) Run(ctx context.Context, std streams) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusNoContent {
-		problem, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the status says enough
-		return fmt.Errorf("the server returned %s: %s", response.Status, strings.TrimSpace(string(problem)))
+		return refused(base.Host, response)
 	}
 	_, err = fmt.Fprintf(std.out, "%s: enabled\n", cmd.Name)
 	return err
@@ -82,9 +79,13 @@ const maxReceived = 1 << 20
 
 // Run receives events until the context ends.
 func (cmd *webhookListenCmd) Run(ctx context.Context, std streams) error {
-	verifiers, err := readVerifiers(cmd.SecretsFile)
+	text, err := os.ReadFile(cmd.SecretsFile)
 	if err != nil {
 		return err
+	}
+	secrets, err := webhooks.ParseSecrets(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", cmd.SecretsFile, err)
 	}
 	listener, err := net.Listen("tcp", cmd.Address)
 	if err != nil {
@@ -95,7 +96,7 @@ func (cmd *webhookListenCmd) Run(ctx context.Context, std streams) error {
 		ReadTimeout: commandTimeout,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReceived))
-			if err != nil || !verified(verifiers, body, r.Header) {
+			if err != nil || !webhooks.Verify(secrets, body, r.Header) {
 				fmt.Fprintln(std.err, "refused: the signature is not valid")
 				w.WriteHeader(http.StatusBadRequest)
 				return
@@ -109,34 +110,4 @@ func (cmd *webhookListenCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	return nil
-}
-
-// readVerifiers returns what verifies signatures by the secrets of a file.
-func readVerifiers(file string) (all []*standardwebhooks.Webhook, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := webhooks.ParseSecrets(text); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			v, err := standardwebhooks.NewWebhook(line)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", file, err)
-			}
-			all = append(all, v)
-		}
-	}
-	return all, nil
-}
-
-func verified(by []*standardwebhooks.Webhook, body []byte, header http.Header) bool {
-	for _, v := range by {
-		if v.Verify(body, header) == nil {
-			return true
-		}
-	}
-	return false
 }

@@ -2,7 +2,6 @@ package webhooks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -17,7 +16,6 @@ type place struct {
 	Events    []event          `json:",omitempty"`
 	Positions []store.Position `json:",omitempty"` // where to read on after that; none to begin with a snapshot
 	Paging    bool             `json:",omitempty"` // a snapshot continues there
-	Lost      bool             `json:",omitempty"` // a reset comes before the snapshot
 }
 
 // saveEvery is how often a place is kept that moves although nothing is reported, so that it stays in the feed.
@@ -26,42 +24,32 @@ const saveEvery = time.Minute
 // errMoved means that another server delivers, too, and is ahead.
 var errMoved = errors.New("another server delivers the namespace")
 
-// load reads the place. One that nobody kept is new, or was lost with the webhook's own note.
+// load reads the place. Without positions it begins with a snapshot, and if anything was ever kept, that is lost.
 func (s *stream) load(ctx context.Context) error {
-	n, err := s.r.o.Store.Note(ctx, s.r.note, s.namespace)
+	kept, version, err := readNote[place](ctx, s.r.o.Store, s.r.name, s.namespace)
 	if err != nil {
 		return err
 	}
-	had := s.version != ""
-	s.version, s.saved, s.place = n.Version, time.Now(), place{}
-	if n.Version == "" {
-		s.place.Lost = s.lost || had
-	} else if json.Unmarshal(n.Text, &s.place) != nil {
-		s.place = place{Lost: true}
-	}
+	s.place, s.version, s.saved, s.lost = kept, version, time.Now(), s.lost || version != ""
 	return nil
 }
 
 // save keeps the place. It returns errMoved if another server kept one since.
 func (s *stream) save(ctx context.Context) error {
-	text, err := json.Marshal(s.place)
+	version, err := writeNote(ctx, s.r.o.Store, s.r.name, s.namespace, s.version, s.place)
+	if err == nil && version == "" {
+		err = errMoved
+	}
 	if err != nil {
 		return err
 	}
-	n := store.Note{Version: newID(), Text: text}
-	switch set, err := s.r.o.Store.SetNote(ctx, s.r.note, s.namespace, s.version, n); {
-	case err != nil:
-		return err
-	case !set:
-		return errMoved
-	}
-	s.version, s.saved = n.Version, time.Now()
+	s.version, s.saved, s.lost = version, time.Now(), true
 	return nil
 }
 
 // lose has the next follow begin with a reset.
 func (s *stream) lose(ctx context.Context) error {
-	s.place = place{Lost: true}
+	s.place = place{}
 	if err := s.save(ctx); err != nil {
 		return err
 	}
@@ -70,7 +58,7 @@ func (s *stream) lose(ctx context.Context) error {
 
 // forget deletes what is kept of a namespace that is not delivered any longer.
 func (s *stream) forget(ctx context.Context) {
-	_, _ = s.r.o.Store.SetNote(ctx, s.r.note, s.namespace, s.version, store.Note{}) // otherwise it expires
+	_, _ = s.r.o.Store.SetNote(ctx, notePrefix+s.r.name, s.namespace, s.version, store.Note{}) // otherwise it expires
 }
 
 // send keeps events, and where to read on after them, and delivers them.

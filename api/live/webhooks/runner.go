@@ -11,14 +11,11 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// notePrefix begins the names of leases and notes, which are those of webhooks.
-const notePrefix = "webhook-"
-
 // runner delivers for one webhook while this server has the lease for it.
 type runner struct {
 	o       Options
 	logger  *slog.Logger
-	note    string // the name of its lease and its notes
+	name    string // of the webhook
 	current atomic.Pointer[entry]
 	slots   chan struct{} // one for each request that is open
 	held    atomic.Int64  // users whose changes are held
@@ -45,7 +42,7 @@ type entry struct {
 func newRunner(ctx context.Context, o Options, w *Webhook) *runner {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &runner{
-		o: o, logger: o.Logger.With("webhook", w.Name), note: notePrefix + w.Name,
+		o: o, logger: o.Logger.With("webhook", w.Name), name: w.Name,
 		slots: make(chan struct{}, maxRequests), cancel: cancel, streams: map[string]*stream{},
 	}
 	r.use(w)
@@ -106,7 +103,7 @@ func (r *runner) run(ctx context.Context) {
 func (r *runner) lease(ctx context.Context, ttl time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	return r.o.Store.Lease(ctx, r.note, ttl)
+	return r.o.Store.Lease(ctx, notePrefix+r.name, ttl)
 }
 
 // setHolding notes whether this server delivers until a time, and returns whether there is anything to deliver to.
@@ -188,7 +185,7 @@ func (r *runner) wanted(ctx context.Context) (all []string, err error) {
 
 // addKept adds the namespaces of which a place is kept. What is kept of others is deleted.
 func (r *runner) addKept(ctx context.Context, wanted []string) ([]string, error) {
-	kept, err := r.o.Store.Notes(ctx, r.note)
+	kept, err := r.o.Store.Notes(ctx, notePrefix+r.name)
 	if err != nil {
 		return nil, err
 	}

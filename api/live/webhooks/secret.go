@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +72,11 @@ func parseSecret(text string) (key []byte, err error) {
 		return nil, fmt.Errorf("has %d bytes; use %d to %d", len(key), minSecret, maxSecret)
 	}
 	return key, nil
+}
+
+// Verify reports whether one of some secrets signed an event, a short time ago, as its headers say.
+func Verify(secrets []Secret, body []byte, header http.Header) bool {
+	return slices.ContainsFunc(secrets, func(s Secret) bool { return s.signer.Verify(body, header) == nil })
 }
 
 // sign returns the signatures by all secrets, for the header: the specification separates them by spaces.

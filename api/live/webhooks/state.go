@@ -2,12 +2,10 @@ package webhooks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/store"
 )
 
 // State is how a webhook fares, as the server that delivers for it noted.
@@ -35,7 +33,7 @@ type noted struct {
 }
 
 const (
-	ownNote   = ""
+	ownNote   = ""               // its key
 	noteEvery = 10 * time.Second // its own note is written
 
 	compareEvery = time.Minute // a server that does not deliver reads it
@@ -44,34 +42,11 @@ const (
 // ErrUnknown means that this server has no webhook of that name.
 var ErrUnknown = errors.New("there is no such webhook")
 
-// readNote reads a webhook's own note. It has no version if there is none.
-func readNote(ctx context.Context, s Store, webhook string) (n noted, version string, err error) {
-	kept, err := s.Note(ctx, notePrefix+webhook, ownNote)
-	if err == nil && kept.Version != "" {
-		_ = json.Unmarshal(kept.Text, &n) // of another version: as if there were none
-	}
-	return n, kept.Version, err
-}
-
-// writeNote replaces a webhook's own note, and returns its version; "" if another server replaced it meanwhile.
-func writeNote(ctx context.Context, s Store, webhook, old string, n noted) (version string, err error) {
-	text, err := json.Marshal(n)
-	if err != nil {
-		return "", err
-	}
-	version = newID()
-	set, err := s.SetNote(ctx, notePrefix+webhook, ownNote, old, store.Note{Version: version, Text: text})
-	if err != nil || !set {
-		return "", err
-	}
-	return version, nil
-}
-
 // States returns how all webhooks fare, in the order of their names, whichever servers deliver for them.
 func (m *Manager) States(ctx context.Context) ([]State, error) {
 	all := []State{}
 	for _, w := range m.o.Webhooks() {
-		n, _, err := readNote(ctx, m.o.Store, w.Name)
+		n, _, err := readNote[noted](ctx, m.o.Store, w.Name, ownNote)
 		if err != nil {
 			return nil, err
 		}
@@ -107,12 +82,12 @@ func (m *Manager) Enable(ctx context.Context, name string) error {
 		return err
 	}
 	for {
-		n, version, err := readNote(ctx, m.o.Store, name)
+		n, version, err := readNote[noted](ctx, m.o.Store, name, ownNote)
 		if err != nil || n.Gone == "" {
 			return err
 		}
 		n.Gone = ""
-		if version, err = writeNote(ctx, m.o.Store, name, version, n); err != nil || version != "" {
+		if version, err = writeNote(ctx, m.o.Store, name, ownNote, version, n); err != nil || version != "" {
 			return err
 		}
 	}
@@ -177,14 +152,14 @@ func (r *runner) keepNote(ctx context.Context) bool {
 	begins, disabled, due := r.version == "", r.disabled(), !time.Now().Before(r.nextNote)
 	r.mu.Unlock()
 	if begins || disabled {
-		n, version, err := readNote(ctx, r.o.Store, r.current.Load().Name)
+		n, version, err := readNote[noted](ctx, r.o.Store, r.name, ownNote)
 		if err != nil {
 			return !begins
 		}
 		r.adopt(n, version)
 	}
 	if begins || due {
-		r.writeNote(ctx)
+		r.tell(ctx)
 	}
 	return true
 }
@@ -203,7 +178,8 @@ func (r *runner) adopt(n noted, version string) {
 	r.version = version
 }
 
-func (r *runner) writeNote(ctx context.Context) {
+// tell writes the webhook's own note.
+func (r *runner) tell(ctx context.Context) {
 	now, err := r.o.Store.Now(ctx)
 	if err != nil {
 		return
@@ -220,7 +196,7 @@ func (r *runner) writeNote(ctx context.Context) {
 	}
 	write := *n
 	r.mu.Unlock()
-	if version, err = writeNote(ctx, r.o.Store, entry.Name, version, write); err != nil {
+	if version, err = writeNote(ctx, r.o.Store, r.name, ownNote, version, write); err != nil {
 		return
 	}
 	r.mu.Lock()
@@ -236,7 +212,7 @@ func (r *runner) compare(ctx context.Context) {
 	if !due {
 		return
 	}
-	n, version, err := readNote(ctx, r.o.Store, r.current.Load().Name)
+	n, version, err := readNote[noted](ctx, r.o.Store, r.name, ownNote)
 	now, clockErr := r.o.Store.Now(ctx)
 	known := err == nil && clockErr == nil && version != ""
 	if known && now.Sub(n.At) < 2*noteEvery && n.Entry != r.current.Load().Entry {

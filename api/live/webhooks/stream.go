@@ -31,7 +31,7 @@ var (
 type stream struct {
 	r         *runner
 	namespace string
-	lost      bool // if nothing is kept of it, it begins with a reset
+	lost      bool // something was kept, or may have been: a reset comes before a snapshot
 	wake      store.Waker
 
 	place   place
@@ -113,7 +113,7 @@ func (s *stream) follow(ctx context.Context) error {
 	if err := s.sendKept(ctx); err != nil {
 		return err
 	}
-	if s.place.Lost {
+	if s.place.Positions == nil && s.lost {
 		s.awaitReset(ctx)
 	}
 	w, err := s.r.o.Watch(ctx, s.namespace, feed.Query{
@@ -194,7 +194,7 @@ func (s *stream) sendSnapshot(ctx context.Context, b feed.Batch) error {
 		return err
 	}
 	events := e.snapshot(b.Users, b.More)
-	if s.place.Lost {
+	if s.place.Positions == nil && s.lost {
 		events = append([]event{e.reset()}, events...)
 	}
 	s.read = b.Positions
