@@ -70,7 +70,8 @@ var refusedWrites = []string{
 var comparedOtherwise = []string{
 	"GET /healthz", "GET /readyz", "GET /version", "GET %n/connect", "POST %n/calls", "GET %n/calls",
 	"GET %n/calls/{id}", "POST %n/calls/{id}/accept", "POST %n/calls/{id}/reject", "POST %n/calls/{id}/end",
-	"POST %n/calls/{id}/alive",
+	"POST %n/calls/{id}/alive", "GET /v1/webhooks", "POST /v1/webhooks/{webhook}/test",
+	"POST /v1/webhooks/{webhook}/enable",
 }
 
 // TestTwinsCompareAllOperations fails if the OpenAPI document has an operation that the comparison leaves out.
