@@ -2,6 +2,7 @@ package privacy
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -216,13 +217,35 @@ func (s site) continued(t *testing.T, server int, path, credential, cursor strin
 		next, page := cursorOf(t, r.body), s.masked(r, false)
 		page.body = all.body + page.body
 		all = page
-		if next == "" || next == cursor || strings.HasPrefix(path, "/changes") {
+		if strings.HasPrefix(path, "/changes") {
+			all.body = byUser(t, all.body)
+			return all
+		}
+		if next == "" || next == cursor {
 			return all
 		}
 		cursor = next
 	}
 	assert.Fail(t, "the list does not end", path)
 	return all
+}
+
+// byUser returns a body whose changes are in the order of their users. A feed reads its shards apart: the moments at
+// which it does so decide in which order it has changes of different shards.
+func byUser(t *testing.T, body string) string {
+	t.Helper()
+	var page struct {
+		Users []json.RawMessage `json:"users"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &page), body)
+	users := make([]string, len(page.Users))
+	for i, user := range page.Users {
+		users[i] = string(user)
+	}
+	sent := strings.Join(users, ",")
+	slices.Sort(users)
+	require.Contains(t, body, sent)
+	return strings.Replace(body, sent, strings.Join(users, ","), 1)
 }
 
 // wait begins requests that wait for changes in the site whose users hide, as the readers. It returns a function that
