@@ -27,9 +27,10 @@ export function address(resource, query = {}) {
   return url.href.replaceAll("'", '%27')
 }
 
-// call sends a request with a key, and returns the body of the response. It throws a Problem.
-export async function call(key, resource, { method = 'GET', query, body, signal } = {}) {
-  const limit = AbortSignal.timeout(15_000)
+// call sends a request with a key, and returns the body of the response, for which it waits some milliseconds. It throws
+// a Problem.
+export async function call(key, resource, { method = 'GET', query, body, signal, wait = 15_000 } = {}) {
+  const limit = AbortSignal.timeout(wait)
   const headers = key ? { Authorization: `Bearer ${key}` } : {}
   let response
   try {

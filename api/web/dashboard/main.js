@@ -3,9 +3,11 @@ import { Namespaces } from './namespaces.js'
 import { link, read, wrong } from './route.js'
 import { Session } from './session.js'
 import { View } from './view.js'
+import { Webhooks } from './webhooks.js'
 
 const session = new Session()
 const namespaces = new Namespaces(session)
+const webhooks = new Webhooks(session)
 let view
 
 // begin shows the namespace in the URL, or the one that was pinged last.
@@ -18,6 +20,7 @@ async function begin() {
   })
   if (!listed) return
   find('app').hidden = false
+  webhooks.refresh()
   if (!read().namespace) {
     const newest = listed.toSorted((a, b) => Date.parse(b.last_ping ?? 0) - Date.parse(a.last_ping ?? 0))[0]
     history.replaceState(null, '', link({ namespace: newest?.namespace ?? 'chat' }))
@@ -71,11 +74,13 @@ setInterval(() => {
   if (document.visibilityState !== 'visible') return
   view?.tick()
   namespaces.tick()
+  webhooks.tick()
 }, 1000)
 
 setInterval(() => {
-  const wanted = document.visibilityState === 'visible' && !find('app').hidden && !namespaces.forbidden
-  if (wanted) namespaces.refresh().catch(() => {}) // the list of users says why
+  if (document.visibilityState !== 'visible' || find('app').hidden) return
+  if (!namespaces.forbidden) namespaces.refresh().catch(() => {}) // the list of users says why
+  if (!webhooks.forbidden) webhooks.refresh()
 }, 30_000)
 
 session.onchange = begin
