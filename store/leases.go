@@ -37,4 +37,8 @@ const NotesKept = time.Hour
 type Note struct {
 	Version string // is another one for each note; without spaces; "" if there is none
 	Text    []byte // kept and read as a whole: up to a megabyte
+
+	// Whether the store may have lost a later one, since it restarted or failed over when this one was set. Reading
+	// returns it; once the note is replaced, it is false.
+	Restored bool
 }

@@ -92,16 +92,16 @@ func startChaos(t *testing.T, seed uint64) *chaos {
 	c.watched = redistest.StartSentinelWith(t, chaosReplicas, "--appendfsync", "always")
 	c.link = startLink(t, c.watched)
 	thresholds := lastseen.Thresholds{Green: 20 * time.Second, Yellow: time.Minute}
-	args := []string{
+	ledger := newLedger()
+	ledger.describe = c.context
+	c.receiver = startReceiver(t, ledger, thresholds)
+	args := append(hookArgs(t, map[string]*receiver{"app": c.receiver}),
 		"--green", thresholds.Green.String(), "--yellow", thresholds.Yellow.String(), "--ping-interval", "5s",
-		"--redis-wait", strconv.Itoa(c.wait),
-	}
+		"--redis-wait", strconv.Itoa(c.wait))
 	c.servers = []*server{
 		c.clock.startOn(t, c.watched.URL(), args...), startServer(t, c.watched.URL(), args...),
 		startServer(t, c.link.url(), args...),
 	}
-	ledger := newLedger()
-	ledger.describe = c.context
 	c.load = startLoad(t, loadOptions{
 		seed: seed + 1, users: 5000, workers: 16, readers: 8, rate: 300, ledger: ledger,
 	}, c.servers...)
@@ -262,6 +262,10 @@ func (c *chaos) recover() (replaced time.Time) {
 			return nil
 		})
 	}
+	c.works("the receiver of a webhook", func() error {
+		c.load.requireKept(c.t)
+		return c.receiver.check()
+	})
 	return replaced
 }
 
@@ -283,12 +287,14 @@ func (c *chaos) finish() {
 		p.stop(c.t)
 	}
 	c.watchers.finish(c.t, c.servers[0])
+	c.receiver.awaitTrue(c.t)
 	for _, s := range c.servers {
 		c.load.verify(c.t, s)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.faults)) {
 		c.t.Logf("%3d × %s", c.faults[kind], kind)
 	}
+	c.t.Logf("the receiver of a webhook: %+v", c.receiver.snapshotStats())
 	resets, _ := c.watchers.resets()
 	c.t.Logf("seed %d, %s, --redis-wait %d: %d acknowledged writes, %d checks of a user; %d failovers, %d of them "+
 		"without a fault; %d resets of one watcher at most", c.seed, c.elapsed(), c.wait, c.load.acks, c.load.checks,

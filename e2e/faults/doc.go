@@ -15,5 +15,6 @@
 // (testledger_test.go), and watchers of the changes feed (testwatcher_test.go) with a view of what they were told,
 // checked with the ledger (testview_test.go). A WebSocket client that a test can break is in testsocket_test.go, many
 // that connect again as the guide asks in testcrowd_test.go, a watcher who remembers all that it was sent in
-// testtrail_test.go, and pairs of users who call each other in testcalls_test.go.
+// testtrail_test.go, pairs of users who call each other in testcalls_test.go, and what a webhook delivers to in
+// testreceiver_test.go.
 package faults

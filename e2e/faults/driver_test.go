@@ -29,7 +29,7 @@ type fault struct {
 	servers  int             // default 1
 	args     []string        // of each
 	load     loadOptions
-	followed bool                                // by watchers of the changes feed
+	followed bool                                // by watchers of the changes feed, and by a webhook
 	front    func(x *system) *server             // through which the load reaches the servers; default none
 	others   func(x *system) (string, []*server) // the namespace and servers of a load that does not notice
 
@@ -61,6 +61,7 @@ type system struct {
 	load     *load
 	bystands *load
 	watchers *watchers
+	receiver *receiver // of a webhook; nil unless followed
 	round    int
 }
 
@@ -130,6 +131,11 @@ func (f fault) run(t *testing.T) {
 func (f fault) start(t *testing.T) *system {
 	x := &system{fault: &f, t: t}
 	f.store(x)
+	if f.followed {
+		f.load.ledger = newLedger()
+		x.receiver = startReceiver(t, f.load.ledger, followThresholds())
+		f.args = append(f.args, hookArgs(t, map[string]*receiver{"app": x.receiver})...)
+	}
 	for i := range max(f.servers, 1) {
 		x.startServer(i)
 		if i == 0 && f.followed && x.redis != nil {
@@ -153,6 +159,7 @@ func (f fault) start(t *testing.T) *system {
 		}
 		x.watchers = startWatchers(t, x.load, testenv.Choose(3, 1), followThresholds())
 		x.watchers.awaitUpdates(t, 10)
+		x.receiver.begin(t)
 	}
 	return x
 }
@@ -179,6 +186,7 @@ func (x *system) recover() {
 	x.load.awaitPings(x.t, 50)
 	if x.watchers != nil {
 		x.watchers.awaitUpdates(x.t, 5)
+		x.receiver.awaitTrue(x.t)
 	}
 	for _, s := range x.servers {
 		x.load.verify(x.t, s)
@@ -219,6 +227,8 @@ func (x *system) finish() {
 	if x.watchers != nil {
 		x.load.awaitPings(t, 200) // whose users are certain again
 		x.watchers.finish(t, x.servers[len(x.servers)-1])
+		x.receiver.awaitTrue(t)
+		t.Logf("the receiver of a webhook: %+v", x.receiver.snapshotStats())
 	}
 	requireOnly(t, x.load.stop(t), append(x.failures, x.crashFailures()...)...)
 	for _, s := range x.servers {

@@ -51,7 +51,11 @@ func otherFaults() map[string][]func(*testing.T) {
 		"Redis fails over while users call each other":                  {TestCallsInSentinelFailover},
 		"a server is killed while users call each other":                {TestCallsWhenServerKilled},
 		"Redis restarts without its data while users call each other":   {TestCallsWhenRedisIsEmpty},
-		"random faults for an hour":                                     {TestChaos},
+		"a webhook's server or receiver fails": {
+			TestWebhookHolderKilled, TestWebhookHolderSuspended, TestWebhookReceiverFails,
+			TestWebhookInSentinelFailover,
+		},
+		"random faults for an hour": {TestChaos},
 	}
 }
 
@@ -260,6 +264,7 @@ func followedFaults() []fault {
 		check: func(x *system) {
 			most, _ := x.watchers.resets()
 			require.Zero(x.t, most, "resets: the feed is in Redis")
+			require.Zero(x.t, x.receiver.snapshotStats().resets, "resets of a webhook: where it is is in Redis")
 			for _, w := range x.watchers.all {
 				require.Greater(x.t, w.snapshot().connects, 1, w.name)
 			}
@@ -271,6 +276,7 @@ func followedFaults() []fault {
 		check: func(x *system) {
 			_, fewest := x.watchers.resets()
 			require.GreaterOrEqual(x.t, fewest, max(x.rounds, 1), "resets: the feed is in memory")
+			require.GreaterOrEqual(x.t, x.receiver.snapshotStats().resets, max(x.rounds, 1), "of a webhook, too")
 		},
 	}, {
 		name: "followed Redis killed", store: onRedis("--appendfsync", "always"), servers: 2,
@@ -283,6 +289,13 @@ func followedFaults() []fault {
 			return func() {}
 		},
 		meanwhile: func(x *system) { x.awaitPrimary(x.watched.Nodes[1]) },
+	}, {
+		name: "followed Cluster primary killed", store: onCluster(1), servers: 2, loses: replicationWindow,
+		breaks: func(x *system) func() {
+			x.cluster.Owner(x.t, "presence:chat").Stop(x.t)
+			return func() {}
+		},
+		meanwhile: failing(20),
 	}, {
 		name: "followed server with a slow Redis", store: onProxy, servers: 2,
 		rounds: testenv.Choose(3, 1), // slow, silent, reset: few requests fail if connections are cut off now and then

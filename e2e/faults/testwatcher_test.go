@@ -81,8 +81,10 @@ var errSilence = errors.New("silence")
 func problemOf(err error) string {
 	var refused refusal
 	switch {
-	case errors.As(err, &refused), errors.Is(err, errSilence):
-		return err.Error()
+	case errors.As(err, &refused):
+		return refused.Error()
+	case errors.Is(err, errSilence):
+		return errSilence.Error()
 	case errors.Is(err, io.EOF):
 		return "ended"
 	default:

@@ -1,9 +1,7 @@
 package redisstore
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,12 +42,17 @@ func (s *Store) Note(ctx context.Context, name, key string) (n store.Note, err e
 		return n, err
 	}
 	defer cancel()
-	kept, err := s.client.HGet(ctx, s.keys.notes(name), key).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return n, nil
+	cmd, err := s.client.Run(ctx, scripts.Note, s.keys.notes(name), key)
+	if err != nil {
+		return n, err
 	}
-	version, text, _ := bytes.Cut(kept, []byte(" "))
-	return store.Note{Version: string(version), Text: text}, redisclient.Translate(err)
+	reply, err := redisclient.Slice(cmd.Val(), -1)
+	if err != nil || len(reply) == 0 {
+		return n, err
+	}
+	version, _ := reply[0].(string)
+	text, _ := reply[1].(string)
+	return store.Note{Version: version, Text: []byte(text), Restored: reply[2] == int64(1)}, nil
 }
 
 // Notes implements [store.Store].

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ type fixture struct {
 	lost     bool             // another server has the lease
 	leaseErr error            // of asking for it
 	noteErr  error            // of the next note
+	restored []string         // versions of notes that were set before the store went back
 	watchErr error
 	observed observed
 }
@@ -84,6 +86,25 @@ func (f *fixture) Lease(context.Context, string, time.Duration) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.lost && f.leaseErr == nil, f.leaseErr
+}
+
+// Note implements [store.Notes].
+func (f *fixture) Note(ctx context.Context, name, key string) (store.Note, error) {
+	n, err := f.notes.Note(ctx, name, key)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n.Restored = slices.Contains(f.restored, n.Version)
+	return n, err
+}
+
+// restore has the store go back to the notes that it has now.
+func (f *fixture) restore(t *testing.T) {
+	t.Helper()
+	for _, key := range []string{"chat", ownNote} {
+		n, err := f.notes.Note(t.Context(), "webhook-app", key)
+		require.NoError(t, err)
+		f.locked(func() { f.restored = append(f.restored, n.Version) })
+	}
 }
 
 func (f *fixture) SetNote(ctx context.Context, name, key, old string, n store.Note) (bool, error) {

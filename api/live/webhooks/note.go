@@ -12,13 +12,13 @@ const notePrefix = "webhook-"
 
 // readNote reads what servers noted of a webhook under a key: a namespace, or ownNote. It has no version if there is
 // nothing. What cannot be read is the zero value, with a version.
-func readNote[T any](ctx context.Context, s Store, webhook, key string) (value T, version string, err error) {
-	n, err := s.Note(ctx, notePrefix+webhook, key)
+func readNote[T any](ctx context.Context, s Store, webhook, key string) (value T, n store.Note, err error) {
+	n, err = s.Note(ctx, notePrefix+webhook, key)
 	if err == nil && n.Version != "" && json.Unmarshal(n.Text, &value) != nil {
 		var none T
 		value = none
 	}
-	return value, n.Version, err
+	return value, n, err
 }
 
 // writeNote replaces a note, and returns its version; "" if another server replaced it meanwhile.

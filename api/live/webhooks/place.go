@@ -24,13 +24,17 @@ const saveEvery = time.Minute
 // errMoved means that another server delivers, too, and is ahead.
 var errMoved = errors.New("another server delivers the namespace")
 
-// load reads the place. Without positions it begins with a snapshot, and if anything was ever kept, that is lost.
+// load reads the place. Without positions it begins with a snapshot, and if anything was ever kept, that is lost. A
+// place that the store may have moved back, and the feed with it, is lost, too: the receiver may know more than both.
 func (s *stream) load(ctx context.Context) error {
-	kept, version, err := readNote[place](ctx, s.r.o.Store, s.r.name, s.namespace)
+	kept, n, err := readNote[place](ctx, s.r.o.Store, s.r.name, s.namespace)
 	if err != nil {
 		return err
 	}
-	s.place, s.version, s.saved, s.lost = kept, version, time.Now(), s.lost || version != ""
+	if n.Restored {
+		kept = place{}
+	}
+	s.place, s.version, s.saved, s.lost = kept, n.Version, time.Now(), s.lost || n.Version != ""
 	return nil
 }
 

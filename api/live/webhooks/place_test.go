@@ -206,6 +206,38 @@ func TestLostNotes(t *testing.T) {
 	}
 }
 
+// TestRestoredPlace: if the store may have gone back, there is a reset, and 410 counts as before. What is kept then
+// counts again.
+func TestRestoredPlace(t *testing.T) {
+	t.Parallel()
+	run(t, func(t *testing.T, f *fixture, m *Manager) {
+		f.send(comes("alice"))
+		require.Equal(t, []string{"changed alice"}, f.got())
+		f.leave()
+		f.restore(t)
+		f.back()
+		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
+		f.leave()
+		f.back()
+		f.send(comes("bob"))
+		require.Equal(t, []string{"changed bob"}, f.got())
+
+		f.replies(status(http.StatusGone))
+		f.send(comes("carol"))
+		synctest.Wait()
+		time.Sleep(noteEvery)
+		f.leave()
+		f.restore(t)
+		f.replies(status(200))
+		f.got()
+		f.back()
+		require.Empty(t, f.got())
+		require.NoError(t, m.Enable(t.Context(), "app"))
+		time.Sleep(lookEvery)
+		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
+	})
+}
+
 // TestUnknownPlace: a place that cannot be read is lost.
 func TestUnknownPlace(t *testing.T) {
 	t.Parallel()

@@ -82,12 +82,13 @@ func (m *Manager) Enable(ctx context.Context, name string) error {
 		return err
 	}
 	for {
-		n, version, err := readNote[noted](ctx, m.o.Store, name, ownNote)
+		n, kept, err := readNote[noted](ctx, m.o.Store, name, ownNote)
 		if err != nil || n.Gone == "" {
 			return err
 		}
 		n.Gone = ""
-		if version, err = writeNote(ctx, m.o.Store, name, ownNote, version, n); err != nil || version != "" {
+		version, err := writeNote(ctx, m.o.Store, name, ownNote, kept.Version, n)
+		if err != nil || version != "" {
 			return err
 		}
 	}
@@ -152,11 +153,11 @@ func (r *runner) keepNote(ctx context.Context) bool {
 	begins, disabled, due := r.version == "", r.disabled(), !time.Now().Before(r.nextNote)
 	r.mu.Unlock()
 	if begins || disabled {
-		n, version, err := readNote[noted](ctx, r.o.Store, r.name, ownNote)
+		n, kept, err := readNote[noted](ctx, r.o.Store, r.name, ownNote)
 		if err != nil {
 			return !begins
 		}
-		r.adopt(n, version)
+		r.adopt(n, kept.Version)
 	}
 	if begins || due {
 		r.tell(ctx)
@@ -212,9 +213,9 @@ func (r *runner) compare(ctx context.Context) {
 	if !due {
 		return
 	}
-	n, version, err := readNote[noted](ctx, r.o.Store, r.name, ownNote)
+	n, kept, err := readNote[noted](ctx, r.o.Store, r.name, ownNote)
 	now, clockErr := r.o.Store.Now(ctx)
-	known := err == nil && clockErr == nil && version != ""
+	known := err == nil && clockErr == nil && kept.Version != ""
 	if known && now.Sub(n.At) < 2*noteEvery && n.Entry != r.current.Load().Entry {
 		r.warn("another server delivers with other settings: give all servers the same, and reload all of them")
 	}

@@ -92,3 +92,34 @@ func TestNotes(t *testing.T) {
 	require.False(t, set(first, "1", "3"))
 	require.True(t, set(first, "2", "3"))
 }
+
+// TestRestoredNote: whoever reads a note learns that Redis restarted since, and may have lost a later one.
+func TestRestoredNote(t *testing.T) {
+	ctx, redis := context.Background(), redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
+	s := stores.New(t, redisstore.Options{URL: redis.URL()})
+	set := func(old, version string) {
+		t.Helper()
+		stores.Eventually(t, func() bool {
+			set, err := s.SetNote(ctx, "job", "a", old, store.Note{Version: version, Text: []byte("x y\n")})
+			return err == nil && set
+		})
+	}
+	requireNote := func(version string, restored bool) {
+		t.Helper()
+		stores.Eventually(t, func() bool {
+			n, err := s.Note(ctx, "job", "a")
+			if err != nil {
+				return false // Redis is not back
+			}
+			require.Equal(t, store.Note{Version: version, Text: []byte("x y\n"), Restored: restored}, n)
+			return true
+		})
+	}
+	set("", "1")
+	requireNote("1", false)
+	redis.Stop(t)
+	redis.Start(t)
+	requireNote("1", true)
+	set("1", "2")
+	requireNote("2", false)
+}

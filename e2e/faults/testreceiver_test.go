@@ -1,0 +1,239 @@
+//go:build faults
+
+package faults
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testserver"
+)
+
+// receiver is what a webhook delivers the namespace chat to. It keeps who has which status, as the guide says. Its
+// rules:
+//
+//   - An ID always comes with the same bytes, and counts once.
+//   - Nothing is missed, and the order is kept: what a user was before is what the receiver was told last.
+//   - A reset ends what was told before, until the snapshot that follows is complete. There is none without a reset.
+//   - In the end every user has the status that follows from their acknowledged writes.
+type receiver struct {
+	*httptest.Server
+	ledger     *ledger
+	thresholds lastseen.Thresholds
+	verifier   *standardwebhooks.Webhook
+
+	mu       sync.Mutex
+	answer   func(w http.ResponseWriter, repeated bool) // after an event was taken; nil for 200
+	bodies   map[string][sha256.Size]byte               // by ID
+	taken    map[string]bool                            // by ID
+	told     map[string]lastseen.Status                 // of users who are not grey; nil before the first snapshot
+	snapshot map[string]lastseen.Status                 // as far as it came; nil if none goes on
+	stats    receiverStats
+}
+
+// receiverStats are what a receiver got.
+type receiverStats struct{ events, repeated, resets int }
+
+// hookEvent is an event of a webhook.
+type hookEvent struct {
+	Type string
+	Data struct {
+		Users []struct{ User, Status, Previous string }
+		More  bool
+	}
+}
+
+const receiverSecret = "0123456789abcdef0123456789abcdef"
+
+func startReceiver(t testing.TB, l *ledger, thresholds lastseen.Thresholds) *receiver {
+	t.Helper()
+	verifier, err := standardwebhooks.NewWebhookRaw([]byte(receiverSecret))
+	require.NoError(t, err)
+	r := &receiver{
+		ledger: l, thresholds: thresholds, verifier: verifier,
+		bodies: map[string][sha256.Size]byte{}, taken: map[string]bool{},
+	}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// hookArgs are the arguments of servers with webhooks to receivers, by name.
+func hookArgs(t testing.TB, receivers map[string]*receiver) []string {
+	t.Helper()
+	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(receiverSecret))
+	file := testserver.WriteFile(t, "secrets", []byte(secret))
+	var config strings.Builder
+	config.WriteString("webhooks:\n")
+	for name, r := range receivers {
+		fmt.Fprintf(&config, "  %s: {url: %q, secrets-file: %q, namespaces: [chat], report: status}\n", name, r.URL, file)
+	}
+	return []string{"--config", testserver.WriteConfig(t, config.String())}
+}
+
+// ServeHTTP implements [http.Handler].
+func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return // the server was killed
+	}
+	repeated, answer := r.take(request.Header, body)
+	if answer != nil {
+		answer(w, repeated)
+	}
+}
+
+// take takes what was received, unless it answers something else than 200.
+func (r *receiver) take(header http.Header, body []byte) (repeated bool, answer func(http.ResponseWriter, bool)) {
+	var e hookEvent
+	id, sum := header.Get("Webhook-Id"), sha256.Sum256(body)
+	err := r.verifier.Verify(body, header)
+	if err == nil {
+		err = json.Unmarshal(body, &e)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, repeated := r.bodies[id]
+	if err != nil || repeated && known != sum {
+		r.ledger.violate("a request with the ID %s, known: %t, of %q: %v", id, repeated, body, err)
+		return repeated, nil
+	}
+	r.bodies[id] = sum
+	r.stats.events++
+	if repeated {
+		r.stats.repeated++
+	}
+	if !r.taken[id] {
+		r.taken[id] = true
+		r.apply(e)
+	}
+	return repeated, r.answer
+}
+
+// apply applies an event that is new.
+func (r *receiver) apply(e hookEvent) {
+	users := r.told
+	switch e.Type {
+	case "presence.reset":
+		r.stats.resets++
+		r.snapshot = map[string]lastseen.Status{}
+		return
+	case "presence.snapshot":
+		if r.snapshot == nil {
+			if r.told != nil {
+				r.ledger.violate("a snapshot without a reset")
+			}
+			r.snapshot = map[string]lastseen.Status{}
+		}
+		users = r.snapshot
+	default:
+		if r.snapshot != nil || r.told == nil {
+			r.ledger.violate("%s before the end of the snapshot", e.Type)
+			return
+		}
+	}
+	for _, u := range e.Data.Users {
+		before := users[u.User]
+		if before == "" {
+			before = lastseen.Grey
+		}
+		if e.Type == "presence.changed" && u.Previous != "" && u.Previous != string(before) {
+			r.ledger.violate("the receiver knows %s as %s, but was %s, and is %s", u.User, before, u.Previous, u.Status)
+		}
+		users[u.User] = lastseen.Status(u.Status)
+		if u.Status == string(lastseen.Grey) {
+			delete(users, u.User)
+		}
+	}
+	if e.Type == "presence.snapshot" && !e.Data.More {
+		r.told, r.snapshot = r.snapshot, nil
+	}
+}
+
+// answers has the receiver answer something else than 200 from now on; nil for 200.
+func (r *receiver) answers(answer func(w http.ResponseWriter, repeated bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+}
+
+func (r *receiver) snapshotStats() receiverStats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats
+}
+
+// check returns an error while the receiver knows a status that is wrong, of users whose state is certain for a while.
+func (r *receiver) check() error {
+	now := time.Now()
+	since := now.Add(-clockTolerance)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told == nil || r.snapshot != nil {
+		return fmt.Errorf("no complete snapshot: %+v", r.stats)
+	}
+	certain := 0
+	for _, user := range r.ledger.names() {
+		state, ok := r.ledger.settled(user, since)
+		if !ok {
+			continue
+		}
+		certain++
+		known := r.told[user]
+		if known == "" {
+			known = lastseen.Grey
+		}
+		before := r.thresholds.Presence(user, state.state, lastseen.InstantOf(since)).Status
+		after := r.thresholds.Presence(user, state.state, lastseen.InstantOf(now)).Status
+		if known != before && known != after {
+			return fmt.Errorf("%s is known as %s instead of %s, %+v", user, known, after, r.stats)
+		}
+	}
+	if certain == 0 {
+		return fmt.Errorf("nobody's state is certain")
+	}
+	return nil
+}
+
+// awaitTrue waits until the receiver knows what is true.
+func (r *receiver) awaitTrue(t testing.TB) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(awaitFor); ; time.Sleep(20 * time.Millisecond) {
+		if err = r.check(); err == nil {
+			return
+		}
+		require.True(t, time.Now().Before(deadline), "the receiver: %v", err)
+		require.Empty(t, r.ledger.broken())
+	}
+}
+
+// begin waits until the receiver knows what is true, and forgets how much it took until then: a webhook that is new can
+// begin with a reset.
+func (r *receiver) begin(t testing.TB) {
+	t.Helper()
+	r.awaitTrue(t)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats = receiverStats{}
+}
+
+// awaitEvents waits until the receiver got n more events.
+func (r *receiver) awaitEvents(t testing.TB, n int) {
+	t.Helper()
+	before := r.snapshotStats().events
+	await(t, fmt.Sprintf("%d more events", n), func() bool { return r.snapshotStats().events >= before+n })
+}
