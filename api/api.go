@@ -23,7 +23,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel/trace"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
@@ -65,14 +64,7 @@ const DefaultRingTimeout = 30 * time.Second
 func (s Settings) ringTimeout() time.Duration { return cmp.Or(s.RingTimeout, DefaultRingTimeout) }
 
 // Version describes the running build.
-type Version struct {
-	// The version of lastseen.
-	Version string `json:"version"`
-	// The commit that it was built from, if known.
-	Revision string `json:"revision,omitzero" validate:"optional"`
-	// The version of Go that it was built with.
-	Go string `json:"go"`
-} // @name Version
+type Version = operations.Version
 
 // Config is what the API needs. Store and Settings are required. It is a snapshot: to change it, make another handler
 // with the same Shared and let that serve new requests.
@@ -136,7 +128,6 @@ type Shared struct {
 	origins    *telemetry.Throttle // of log lines about refused origins
 	load       *guard.Load
 	pseudonyms guard.Pseudonyms
-	probes     singleflight.Group // of readyz
 	pages      web.Pages
 }
 
@@ -217,7 +208,7 @@ func New(c Config) http.Handler {
 	c.Shared.load.Configure(func() float64 { return c.Store.Load() }, factor)
 	replicas, _ := store.As[store.ReplicaReader](c.Store)
 	s := &server{
-		Shared: c.Shared, Config: c, replicas: replicas, uncounted: c.Store, operations: operations.New(c.Webhooks),
+		Shared: c.Shared, Config: c, replicas: replicas, uncounted: c.Store,
 		gate: guard.Gate{
 			Authenticator: c.Shared.authenticator.Load,
 			Sources:       guard.Sources{Hosts: c.AllowedHosts, Origins: c.CORSOrigins},
@@ -232,6 +223,9 @@ func New(c Config) http.Handler {
 		s.gate.CheckServed = s.checkServed
 	}
 	s.Store = s.counted(c.Store)
+	s.operations = operations.New(operations.Options{
+		Webhooks: c.Webhooks, Ready: s.Store.Ready, Draining: s.Draining, Version: c.Version,
+	})
 	interval := func(namespace string) time.Duration { return s.settings(namespace).PingInterval }
 	s.Telemetry.Configure(c.WebSockets.Max, slices.Collect(maps.Keys(c.Namespaces)), interval)
 	s.live = s.sessions()

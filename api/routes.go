@@ -87,9 +87,9 @@ func (s *server) routes() []route {
 		{http.MethodGet, namespace, guard.Read, inNamespace(s.getNamespace), nil},
 		{http.MethodDelete, namespace, guard.Admin, inNamespace(s.deleteNamespace), []string{"confirm"}},
 
-		{http.MethodGet, "/healthz", guard.Public, s.healthz, nil},
-		{http.MethodGet, "/readyz", guard.Public, s.readyz, nil},
-		{http.MethodGet, "/version", guard.Public, s.getVersion, nil},
+		{http.MethodGet, "/healthz", guard.Public, s.operations.Healthz, nil},
+		{http.MethodGet, "/readyz", guard.Public, s.operations.Readyz, nil},
+		{http.MethodGet, "/version", guard.Public, s.operations.GetVersion, nil},
 
 		{http.MethodGet, webhooks, guard.Admin, s.operations.ListWebhooks, nil},
 		{http.MethodPost, webhooks + "/:webhook/test", guard.Admin, s.operations.TestWebhook, nil},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/lastseen/lastseen/api/live/webhooks"
 	"github.com/lastseen/lastseen/api/problem"
@@ -52,15 +53,26 @@ type attemptResponse struct {
 	Reason *string `json:"reason" extensions:"x-nullable"`
 } // @name WebhookAttempt
 
-// Handlers respond to operators.
-type Handlers struct{ webhooks Webhooks }
+// Options are what the handlers respond with.
+type Options struct {
+	Webhooks Webhooks // nil for none
+	Ready    func(context.Context) error
+	Draining func() bool
+	Version  Version
+}
 
-// New returns handlers about webhooks; nil for none.
-func New(w Webhooks) *Handlers {
-	if w == nil {
-		w = webhooks.New(webhooks.Options{Webhooks: func() []*webhooks.Webhook { return nil }})
+// Handlers respond to operators, and to what watches over the process.
+type Handlers struct {
+	o      Options
+	probes singleflight.Group // of readiness
+}
+
+// New returns the handlers.
+func New(o Options) *Handlers {
+	if o.Webhooks == nil {
+		o.Webhooks = webhooks.New(webhooks.Options{Webhooks: func() []*webhooks.Webhook { return nil }})
 	}
-	return &Handlers{w}
+	return &Handlers{o: o}
 }
 
 // ListWebhooks responds with how webhooks fare.
@@ -72,7 +84,7 @@ func New(w Webhooks) *Handlers {
 // @Success 200 {object} webhooksResponse "The webhooks."
 // @Router /v1/webhooks [get]
 func (h *Handlers) ListWebhooks(c echo.Context, _ request.Query) error {
-	states, err := h.webhooks.States(c.Request().Context())
+	states, err := h.o.Webhooks.States(c.Request().Context())
 	if err != nil {
 		return err
 	}
@@ -98,7 +110,7 @@ func (h *Handlers) ListWebhooks(c echo.Context, _ request.Query) error {
 // @Success 200 {object} attemptResponse "What came of it."
 // @Router /v1/webhooks/{webhook}/test [post]
 func (h *Handlers) TestWebhook(c echo.Context, _ request.Query) error {
-	a, err := h.webhooks.Try(c.Request().Context(), c.Param("webhook"))
+	a, err := h.o.Webhooks.Try(c.Request().Context(), c.Param("webhook"))
 	if err != nil {
 		return explain(err)
 	}
@@ -115,7 +127,7 @@ func (h *Handlers) TestWebhook(c echo.Context, _ request.Query) error {
 // @Success 204 "Enabled."
 // @Router /v1/webhooks/{webhook}/enable [post]
 func (h *Handlers) EnableWebhook(c echo.Context, _ request.Query) error {
-	if err := h.webhooks.Enable(c.Request().Context(), c.Param("webhook")); err != nil {
+	if err := h.o.Webhooks.Enable(c.Request().Context(), c.Param("webhook")); err != nil {
 		return explain(err)
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -37,9 +37,6 @@ const (
 	Gone      Result = "gone"      // 410: the webhook is disabled
 )
 
-// Results returns all results.
-func Results() []Result { return []Result{Delivered, Failed, TooLarge, Refused, Gone} }
-
 // errLinkLocal means that a receiver has an address that only the machine's own surroundings use, such as the service
 // with credentials of a cloud.
 var errLinkLocal = errors.New("link-local addresses are refused")
