@@ -38,7 +38,7 @@ type Note struct {
 	Version string // is another one for each note; without spaces; "" if there is none
 	Text    []byte // kept and read as a whole: up to a megabyte
 
-	// Whether the store may have lost a later one, since it restarted or failed over when this one was set. Reading
-	// returns it; once the note is replaced, it is false.
+	// Whether the store restarted or failed over after the note was set, so that later ones may be lost. The note then
+	// has another version: SetNote replaces none whose caller does not know that. SetNote ignores it.
 	Restored bool
 }

@@ -64,7 +64,8 @@ func TestDashboardWebhooks(t *testing.T) {
 
 	status.Store(http.StatusOK)
 	b.Do(t, clickOn(`[aria-label="Enable: app"]`), says("#webhooks", "Enabled."),
-		until(`document.querySelector('[aria-label="Enable: app"]').hidden`))
+		until(`document.querySelector('[aria-label="Enable: app"]').hidden`),
+		until(`document.activeElement.ariaLabel === "Test: app"`))
 	requireWebhook(t, s, `"last_delivery":"20`)
 	b.Do(t, chromedp.Reload(), says("#webhooks", "Last delivery "),
 		until(`document.querySelector("#webhooks-list li").dataset.state === "delivering"`))

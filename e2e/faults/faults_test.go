@@ -276,7 +276,7 @@ func followedFaults() []fault {
 		check: func(x *system) {
 			_, fewest := x.watchers.resets()
 			require.GreaterOrEqual(x.t, fewest, max(x.rounds, 1), "resets: the feed is in memory")
-			require.GreaterOrEqual(x.t, x.receiver.snapshotStats().resets, max(x.rounds, 1), "of a webhook, too")
+			require.GreaterOrEqual(x.t, x.receiver.snapshotStats().resets, max(x.rounds, 1), "resets of a webhook")
 		},
 	}, {
 		name: "followed Redis killed", store: onRedis("--appendfsync", "always"), servers: 2,

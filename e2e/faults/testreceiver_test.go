@@ -170,6 +170,25 @@ func (r *receiver) answers(answer func(w http.ResponseWriter, repeated bool)) {
 	r.answer = answer
 }
 
+// hold waits for the next event, which is taken, and not answered until release is called.
+func (r *receiver) hold(t testing.TB) (release func()) {
+	t.Helper()
+	taken, released := make(chan struct{}), make(chan struct{})
+	release = sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release)
+	r.answers(func(http.ResponseWriter, bool) {
+		r.answers(nil)
+		close(taken)
+		<-released
+	})
+	select {
+	case <-taken:
+	case <-time.After(awaitFor):
+		t.Fatal("no event")
+	}
+	return release
+}
+
 func (r *receiver) snapshotStats() receiverStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()

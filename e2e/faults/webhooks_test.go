@@ -70,13 +70,11 @@ func TestWebhookHolderKilled(t *testing.T) {
 	t.Run("taken", func(t *testing.T) {
 		t.Parallel()
 		h := startHooked(t)
+		release := h.app.hold(t)
 		holder, _ := h.holder(t)
-		h.app.answers(func(http.ResponseWriter, bool) {
-			h.app.answers(nil)
-			_ = holder.cmd.Process.Kill() // the test waits for its end
-		})
-		<-holder.ended
 		before := h.app.snapshotStats().repeated
+		holder.kill(t)
+		release()
 		await(t, "the event again", func() bool { return h.app.snapshotStats().repeated > before })
 		holder.start(t)
 		h.finish(t)
@@ -102,14 +100,10 @@ func TestWebhookHolderSuspended(t *testing.T) {
 	t.Parallel()
 	h := startHooked(t)
 	for range 2 {
+		release := h.app.hold(t)
 		holder, _ := h.holder(t)
-		suspended := make(chan struct{})
-		h.app.answers(func(http.ResponseWriter, bool) {
-			h.app.answers(nil)
-			holder.signal(t, syscall.SIGSTOP)
-			close(suspended)
-		})
-		<-suspended
+		holder.signal(t, syscall.SIGSTOP)
+		release()
 		h.app.awaitEvents(t, 5)
 		holder.signal(t, syscall.SIGCONT)
 		holder.awaitMetric(t, `lastseen_webhooks_holding{webhook="app"}`, 0)
@@ -180,11 +174,12 @@ func TestWebhookInSentinelFailover(t *testing.T) {
 			if kills {
 				holder.kill(t)
 			}
+			before := r.snapshotStats().resets
 			watched.Nodes[0].Stop(t)
 			await(t, "the replica to be the primary", func() bool { return watched.Primary() == watched.Nodes[1] })
 			knows("lost", false)
 			knows("stays", true)
-			require.Positive(t, r.snapshotStats().resets)
+			require.Greater(t, r.snapshotStats().resets, before)
 			other.served(t, http.MethodPost, userPath("new")+"/ping", nil)
 			knows("new", true)
 			require.Empty(t, r.ledger.broken())

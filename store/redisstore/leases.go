@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,12 +47,18 @@ func (s *Store) Note(ctx context.Context, name, key string) (n store.Note, err e
 	if err != nil {
 		return n, err
 	}
-	reply, err := redisclient.Slice(cmd.Val(), -1)
-	if err != nil || len(reply) == 0 {
+	if reply, ok := cmd.Val().([]any); ok && len(reply) == 0 {
+		return n, nil
+	}
+	reply, err := redisclient.Slice(cmd.Val(), 3)
+	if err != nil {
 		return n, err
 	}
-	version, _ := reply[0].(string)
-	text, _ := reply[1].(string)
+	version, ok := reply[0].(string)
+	text, isText := reply[1].(string)
+	if !ok || !isText {
+		return n, fmt.Errorf("unexpected script reply: %T, %T is not a note", reply[0], reply[1])
+	}
 	return store.Note{Version: version, Text: []byte(text), Restored: reply[2] == int64(1)}, nil
 }
 

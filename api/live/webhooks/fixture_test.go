@@ -93,7 +93,9 @@ func (f *fixture) Note(ctx context.Context, name, key string) (store.Note, error
 	n, err := f.notes.Note(ctx, name, key)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n.Restored = slices.Contains(f.restored, n.Version)
+	if n.Restored = slices.Contains(f.restored, n.Version); n.Restored {
+		n.Version += "@"
+	}
 	return n, err
 }
 
@@ -111,10 +113,12 @@ func (f *fixture) SetNote(ctx context.Context, name, key, old string, n store.No
 	f.mu.Lock()
 	err := f.noteErr
 	f.noteErr = nil
+	restored := slices.Contains(f.restored, old)
 	f.mu.Unlock()
-	if err != nil {
+	if err != nil || restored {
 		return false, err
 	}
+	old = strings.TrimSuffix(old, "@")
 	return f.notes.SetNote(ctx, name, key, old, n)
 }
 

@@ -25,14 +25,15 @@ const saveEvery = time.Minute
 var errMoved = errors.New("another server delivers the namespace")
 
 // load reads the place. Without positions it begins with a snapshot, and if anything was ever kept, that is lost. A
-// place that the store may have moved back, and the feed with it, is lost, too: the receiver may know more than both.
+// place is lost as well if the store may have moved it back, and the feed with it: the receiver may know more than
+// both. It is not at fault, so the reset need not wait.
 func (s *stream) load(ctx context.Context) error {
 	kept, n, err := readNote[place](ctx, s.r.o.Store, s.r.name, s.namespace)
 	if err != nil {
 		return err
 	}
 	if n.Restored {
-		kept = place{}
+		kept, s.nextReset = place{}, time.Time{}
 	}
 	s.place, s.version, s.saved, s.lost = kept, n.Version, time.Now(), s.lost || n.Version != ""
 	return nil

@@ -222,6 +222,15 @@ func TestRestoredPlace(t *testing.T) {
 		f.send(comes("bob"))
 		require.Equal(t, []string{"changed bob"}, f.got())
 
+		f.restore(t)
+		time.Sleep(noteEvery + listEvery + 2*lookEvery)
+		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got(), "also while nothing happens")
+		f.restore(t)
+		f.send(comes("bob"))
+		require.Empty(t, f.got())
+		time.Sleep(followRetry)
+		require.Equal(t, []string{"reset", "snapshot zoe"}, f.got(), "instead of what cannot be noted; it need not wait")
+
 		f.replies(status(http.StatusGone))
 		f.send(comes("carol"))
 		synctest.Wait()

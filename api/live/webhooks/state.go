@@ -157,7 +157,9 @@ func (r *runner) keepNote(ctx context.Context) bool {
 		if err != nil {
 			return !begins
 		}
-		r.adopt(n, kept.Version)
+		if r.adopt(n, kept.Version); kept.Restored { // and so are the places, also of namespaces that are quiet
+			r.stop(ctx, func(*stream) bool { return true })
+		}
 	}
 	if begins || due {
 		r.tell(ctx)

@@ -19,8 +19,9 @@ export class Webhooks {
       say(find('webhooks-note'), '')
     } catch (error) {
       this.forbidden = [401, 403].includes(error.status)
-      if (this.forbidden) this.#show([])
-      else say(find('webhooks-note'), 'How webhooks fare is unknown.') // what is shown is from before
+      if (this.forbidden) return this.#show([])
+      say(find('webhooks-note'), 'How webhooks fare is unknown.') // what is shown is from before
+      find('webhooks').hidden = false
     }
   }
 
@@ -56,27 +57,30 @@ export class Webhooks {
 class Row {
   #text = make('p', { class: 'quiet' })
   #result = make('p', { class: 'quiet', role: 'status' })
+  #test
   #enable
+  #busy = false // an action is not answered yet
 
   constructor(webhooks, name) {
-    const act = (action, describe) => async event => {
-      const button = event.currentTarget
-      button.disabled = true
+    const act = (action, describe) => async () => {
+      if (this.#busy) return
+      this.#busy = true
       say(this.#result, action === 'test' ? 'Sending a test event …' : '')
       say(this.#result, await webhooks.act(name, action, describe))
-      button.disabled = false
+      this.#busy = false
     }
     const button = (text, onclick) => make('button', { type: 'button', 'aria-label': `${text}: ${name}`, onclick }, text)
     this.#enable = button('Enable', act('enable', () => 'Enabled.'))
-    const test = button('Test', act('test', ({ result, reason }) =>
+    this.#test = button('Test', act('test', ({ result, reason }) =>
       `Test event: ${result.replaceAll('_', ' ')}${reason ? `: ${reason}` : ''}.`))
     say(this.#result, '')
-    this.element = make('li', {}, make('bdi', {}, name), make('div', { class: 'actions' }, test, this.#enable),
+    this.element = make('li', {}, make('bdi', {}, name), make('div', { class: 'actions' }, this.#test, this.#enable),
       this.#text, this.#result)
   }
 
   tick() {
     this.element.dataset.state = stateOf(this.state)
+    if (!this.state.disabled && document.activeElement === this.#enable) this.#test.focus()
     this.#enable.hidden = !this.state.disabled
     say(this.#text, describe(this.state))
   }
@@ -90,7 +94,7 @@ function describe(state) {
   const when = time => ago(Date.parse(time), narrow)
   const { behind_ms, last_delivery, last_failure, last_error } = state
   const delivered = last_delivery ? `Last delivery ${when(last_delivery)}.` : 'Nothing was delivered yet.'
-  const failed = last_failure && !(last_failure < last_delivery) ? ` Failed ${when(last_failure)}: ${last_error}.` : ''
+  const failed = last_failure && !(Date.parse(last_failure) < Date.parse(last_delivery)) ? ` Failed ${when(last_failure)}: ${last_error}.` : ''
   const text = {
     disabled: 'Disabled: its receiver answered 410. ',
     idle: 'No server delivers. ',

@@ -111,7 +111,9 @@ func TestRestoredNote(t *testing.T) {
 			if err != nil {
 				return false // Redis is not back
 			}
-			require.Equal(t, store.Note{Version: version, Text: []byte("x y\n"), Restored: restored}, n)
+			require.Equal(t, restored, n.Restored)
+			require.Equal(t, restored, n.Version != version)
+			require.Equal(t, "x y\n", string(n.Text))
 			return true
 		})
 	}
@@ -120,6 +122,11 @@ func TestRestoredNote(t *testing.T) {
 	redis.Stop(t)
 	redis.Start(t)
 	requireNote("1", true)
-	set("1", "2")
+	replaced, err := s.SetNote(ctx, "job", "a", "1", store.Note{Version: "2"})
+	require.NoError(t, err)
+	require.False(t, replaced, "by one who does not know that")
+	n, err := s.Note(ctx, "job", "a")
+	require.NoError(t, err)
+	set(n.Version, "2")
 	requireNote("2", false)
 }

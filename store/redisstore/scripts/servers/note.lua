@@ -13,13 +13,17 @@
 -- Returns 1 if the note was replaced, 0 if not. To read, it returns its version, its text, and 1 if another process
 -- recorded it, 0 otherwise; nothing if there is none.
 
--- The process changes when Redis restarts or fails over, which can lose notes. Without the right to ask, it is unknown.
-local info = redis.pcall('INFO', 'server')
-local process = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
+-- The process changes when Redis restarts or fails over, which can lose notes. A note of another process has another
+-- version, so that nobody replaces it who has not learned that.
+local process = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
 local note = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local recorded, version, text = string.match(note, '^(%S*) (%S*) (.*)$')
+local restored = version and recorded ~= process
+if restored then
+  version = version .. '@' .. recorded
+end
 if not ARGV[2] then
-  return version and {version, text, recorded == process and 0 or 1} or {}
+  return version and {version, text, restored and 1 or 0} or {}
 end
 if (version or '') ~= ARGV[2] then
   return 0
