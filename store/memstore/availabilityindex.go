@@ -81,6 +81,12 @@ func (t *transaction) makeAvailability(key lastseen.UserKey, s lastseen.Availabi
 	t.publish(n, key.User, func() { t.index.setAvailability(key.Namespace, key.User, s) })
 }
 
+// inCall reports whether a user is recorded as in a call.
+func (t *transaction) inCall(key lastseen.UserKey) bool {
+	n, exists := t.index.namespaces.Get(key.Namespace)
+	return exists && n.users.availability.inCallOf(key.User) != 0
+}
+
 // makeForget is make for a user who is forgotten.
 func (t *transaction) makeForget(key lastseen.UserKey) {
 	n, exists := t.index.namespaces.Get(key.Namespace)

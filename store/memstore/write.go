@@ -129,7 +129,7 @@ func write[T any](ctx context.Context, s *Store, w Write, do func(*transaction) 
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	err := s.journal.Do(ctx, Write{Durable: true, op: opFunc(func(t *transaction) {
 		key := lastseen.UserKey{Namespace: namespace, User: user}
-		if t.get(namespace, user).Known() || t.hasAvailability(key) {
+		if t.get(namespace, user).Known() || t.hasAvailability(key) || t.inCall(key) {
 			t.forget(key)
 		}
 		t.setContacts(key, t.contactsOf(key), ownedContacts{})

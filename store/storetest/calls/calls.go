@@ -71,6 +71,7 @@ type callCase struct {
 func inCallCases() []callCase {
 	return []callCase{
 		{"InCall", testInCall},
+		{"InCall/Forgotten", testInCallForgotten},
 		{"InCall/NotShown", testInCallNotShown},
 		{"InCall/Lost", testInCallLost},
 		{"InCall/Renewed", testInCallRenewed},

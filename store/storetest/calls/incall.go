@@ -56,6 +56,17 @@ func testInCall(t *testing.T, c *Calling) {
 	require.Empty(t, availability.Details(t, c, "alice", "bob"))
 }
 
+// testInCallForgotten: who is deleted is in no call any longer, also a user who was never seen.
+func testInCallForgotten(t *testing.T, c *Calling) {
+	kit.Ping(t, c, "alice", kit.Now(t, c))
+	for _, user := range []string{"alice", "bob"} {
+		c.SetInCall(user, kit.Now(t, c).Add(time.Hour))
+		kit.Forget(t, c, user)
+		kit.Ping(t, c, user, kit.Now(t, c))
+	}
+	require.Empty(t, availability.Details(t, c, "alice", "bob"))
+}
+
 // testInCallNotShown: where calls are not shown, nobody is in a call.
 func testInCallNotShown(t *testing.T, c *Calling) {
 	for _, timeout := range []time.Duration{long, soon} {
