@@ -47,12 +47,12 @@ func (s *Store) Note(ctx context.Context, name, key string) (n store.Note, err e
 	if err != nil {
 		return n, err
 	}
-	if reply, ok := cmd.Val().([]any); ok && len(reply) == 0 {
-		return n, nil
-	}
-	reply, err := redisclient.Slice(cmd.Val(), 3)
-	if err != nil {
+	reply, err := redisclient.Slice(cmd.Val(), -1)
+	if err != nil || len(reply) == 0 {
 		return n, err
+	}
+	if len(reply) != 3 {
+		return n, fmt.Errorf("unexpected script reply of %d elements instead of 3", len(reply))
 	}
 	version, ok := reply[0].(string)
 	text, isText := reply[1].(string)
