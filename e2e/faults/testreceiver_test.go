@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,25 +37,16 @@ type receiver struct {
 	verifier   *standardwebhooks.Webhook
 
 	mu       sync.Mutex
-	answer   func(w http.ResponseWriter, repeated bool) // after an event was taken; nil for 200
-	bodies   map[string][sha256.Size]byte               // by ID
-	taken    map[string]bool                            // by ID
-	told     map[string]lastseen.Status                 // of users who are not grey; nil before the first snapshot
-	snapshot map[string]lastseen.Status                 // as far as it came; nil if none goes on
-	stats    receiverStats
+	answer   http.HandlerFunc             // after an event was taken; nil for 200
+	bodies   map[string][sha256.Size]byte // by ID
+	taken    map[string]bool              // by ID
+	known    testserver.Hooked
+	events   int
+	repeated int
 }
 
 // receiverStats are what a receiver got.
 type receiverStats struct{ events, repeated, resets int }
-
-// hookEvent is an event of a webhook.
-type hookEvent struct {
-	Type string
-	Data struct {
-		Users []struct{ User, Status, Previous string }
-		More  bool
-	}
-}
 
 const receiverSecret = "0123456789abcdef0123456789abcdef"
 
@@ -90,15 +82,14 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if err != nil {
 		return // the server was killed
 	}
-	repeated, answer := r.take(request.Header, body)
-	if answer != nil {
-		answer(w, repeated)
+	if answer := r.take(request.Header, body); answer != nil {
+		answer(w, request)
 	}
 }
 
-// take takes what was received, unless it answers something else than 200.
-func (r *receiver) take(header http.Header, body []byte) (repeated bool, answer func(http.ResponseWriter, bool)) {
-	var e hookEvent
+// take takes what was received, and returns how it is answered.
+func (r *receiver) take(header http.Header, body []byte) (answer http.HandlerFunc) {
+	var e testserver.HookEvent
 	id, sum := header.Get("Webhook-Id"), sha256.Sum256(body)
 	err := r.verifier.Verify(body, header)
 	if err == nil {
@@ -109,62 +100,24 @@ func (r *receiver) take(header http.Header, body []byte) (repeated bool, answer 
 	known, repeated := r.bodies[id]
 	if err != nil || repeated && known != sum {
 		r.ledger.violate("a request with the ID %s, known: %t, of %q: %v", id, repeated, body, err)
-		return repeated, nil
+		return nil
 	}
 	r.bodies[id] = sum
-	r.stats.events++
+	r.events++
 	if repeated {
-		r.stats.repeated++
+		r.repeated++
 	}
 	if !r.taken[id] {
 		r.taken[id] = true
-		r.apply(e)
-	}
-	return repeated, r.answer
-}
-
-// apply applies an event that is new.
-func (r *receiver) apply(e hookEvent) {
-	users := r.told
-	switch e.Type {
-	case "presence.reset":
-		r.stats.resets++
-		r.snapshot = map[string]lastseen.Status{}
-		return
-	case "presence.snapshot":
-		if r.snapshot == nil {
-			if r.told != nil {
-				r.ledger.violate("a snapshot without a reset")
-			}
-			r.snapshot = map[string]lastseen.Status{}
-		}
-		users = r.snapshot
-	default:
-		if r.snapshot != nil || r.told == nil {
-			r.ledger.violate("%s before the end of the snapshot", e.Type)
-			return
+		if err := r.known.Take(e); err != nil {
+			r.ledger.violate("the receiver: %v", err)
 		}
 	}
-	for _, u := range e.Data.Users {
-		before := users[u.User]
-		if before == "" {
-			before = lastseen.Grey
-		}
-		if e.Type == "presence.changed" && u.Previous != "" && u.Previous != string(before) {
-			r.ledger.violate("the receiver knows %s as %s, but was %s, and is %s", u.User, before, u.Previous, u.Status)
-		}
-		users[u.User] = lastseen.Status(u.Status)
-		if u.Status == string(lastseen.Grey) {
-			delete(users, u.User)
-		}
-	}
-	if e.Type == "presence.snapshot" && !e.Data.More {
-		r.told, r.snapshot = r.snapshot, nil
-	}
+	return r.answer
 }
 
 // answers has the receiver answer something else than 200 from now on; nil for 200.
-func (r *receiver) answers(answer func(w http.ResponseWriter, repeated bool)) {
+func (r *receiver) answers(answer http.HandlerFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
@@ -176,7 +129,7 @@ func (r *receiver) hold(t testing.TB) (release func()) {
 	taken, released := make(chan struct{}), make(chan struct{})
 	release = sync.OnceFunc(func() { close(released) })
 	t.Cleanup(release)
-	r.answers(func(http.ResponseWriter, bool) {
+	r.answers(func(http.ResponseWriter, *http.Request) {
 		r.answers(nil)
 		close(taken)
 		<-released
@@ -192,7 +145,7 @@ func (r *receiver) hold(t testing.TB) (release func()) {
 func (r *receiver) snapshotStats() receiverStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.stats
+	return receiverStats{r.events, r.repeated, r.known.Resets}
 }
 
 // check returns an error while the receiver knows a status that is wrong, of users whose state is certain for a while.
@@ -201,8 +154,8 @@ func (r *receiver) check() error {
 	since := now.Add(-clockTolerance)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told == nil || r.snapshot != nil {
-		return fmt.Errorf("no complete snapshot: %+v", r.stats)
+	if !r.known.Complete() {
+		return errors.New("no complete snapshot")
 	}
 	certain := 0
 	for _, user := range r.ledger.names() {
@@ -211,18 +164,15 @@ func (r *receiver) check() error {
 			continue
 		}
 		certain++
-		known := r.told[user]
-		if known == "" {
-			known = lastseen.Grey
-		}
+		known := lastseen.Status(r.known.StatusOf(user))
 		before := r.thresholds.Presence(user, state.state, lastseen.InstantOf(since)).Status
 		after := r.thresholds.Presence(user, state.state, lastseen.InstantOf(now)).Status
 		if known != before && known != after {
-			return fmt.Errorf("%s is known as %s instead of %s, %+v", user, known, after, r.stats)
+			return fmt.Errorf("%s is known as %s instead of %s", user, known, after)
 		}
 	}
 	if certain == 0 {
-		return fmt.Errorf("nobody's state is certain")
+		return errors.New("nobody's state is certain")
 	}
 	return nil
 }
@@ -247,7 +197,7 @@ func (r *receiver) begin(t testing.TB) {
 	r.awaitTrue(t)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats = receiverStats{}
+	r.events, r.repeated, r.known.Resets = 0, 0, 0
 }
 
 // awaitEvents waits until the receiver got n more events.

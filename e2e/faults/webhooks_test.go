@@ -83,7 +83,7 @@ func TestWebhookHolderKilled(t *testing.T) {
 		t.Parallel()
 		h := startHooked(t)
 		holder, _ := h.holder(t)
-		h.app.answers(func(w http.ResponseWriter, _ bool) { w.WriteHeader(http.StatusInternalServerError) })
+		h.app.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 		h.app.awaitEvents(t, 2)
 		holder.kill(t)
 		h.app.answers(nil)
@@ -117,18 +117,15 @@ func TestWebhookHolderSuspended(t *testing.T) {
 func TestWebhookReceiverFails(t *testing.T) {
 	t.Parallel()
 	h := startHooked(t)
-	hangs := func(d time.Duration) func(http.ResponseWriter, bool) {
-		return func(http.ResponseWriter, bool) { time.Sleep(d) }
-	}
-	for name, answer := range map[string]func(http.ResponseWriter, bool){
-		"500":    func(w http.ResponseWriter, _ bool) { w.WriteHeader(http.StatusInternalServerError) },
-		"closes": func(http.ResponseWriter, bool) { panic(http.ErrAbortHandler) },
-		"closes in the middle": func(w http.ResponseWriter, _ bool) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"500":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"closes": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"closes in the middle": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "10")
 			w.WriteHeader(http.StatusInternalServerError)
 			panic(http.ErrAbortHandler)
 		},
-		"late": hangs(16 * time.Second), // a request ends after 15 s
+		"late": func(http.ResponseWriter, *http.Request) { time.Sleep(16 * time.Second) }, // a request ends after 15 s
 	} {
 		h.app.answers(answer)
 		before := h.app.snapshotStats().repeated
@@ -163,7 +160,7 @@ func TestWebhookInSentinelFailover(t *testing.T) {
 				await(t, "the receiver to know of "+user, func() bool {
 					r.mu.Lock()
 					defer r.mu.Unlock()
-					return r.told != nil && r.snapshot == nil && known == (r.told[user] != "")
+					return r.known.Complete() && known == (r.known.StatusOf(user) != "grey")
 				})
 			}
 			other.served(t, http.MethodPost, userPath("stays")+"/ping", nil)

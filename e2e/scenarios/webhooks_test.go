@@ -33,20 +33,18 @@ type receiver struct {
 	check    func(event string) error // by the schemas
 
 	mu       sync.Mutex
-	bodies   map[string]string            // by ID
-	statuses map[string]map[string]string // of users who are not grey, by namespace
-	previous map[string]bool              // the IDs of events that were taken
-	snapshot map[string]map[string]string // that is not complete yet
-	open     map[string]bool              // namespaces with a request
-	resets   int
+	bodies   map[string]string             // by ID
+	known    map[string]*testserver.Hooked // by namespace
+	previous map[string]bool               // the IDs of events that were taken
+	open     map[string]bool               // namespaces with a request
 	tries    int
 }
 
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
 	r := &receiver{
-		t: t, bodies: map[string]string{}, statuses: map[string]map[string]string{}, previous: map[string]bool{},
-		snapshot: map[string]map[string]string{}, open: map[string]bool{},
+		t: t, bodies: map[string]string{}, known: map[string]*testserver.Hooked{}, previous: map[string]bool{},
+		open:   map[string]bool{},
 		secret: "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", 32))),
 	}
 	var err error
@@ -73,16 +71,6 @@ webhooks:
 `, r.URL+"/hooks", secrets))
 }
 
-// webhookEvent is what the receiver reads of an event.
-type webhookEvent struct {
-	Type string
-	Data struct {
-		Namespace string
-		Users     []struct{ User, Status, Previous string }
-		More      bool
-	}
-}
-
 // ServeHTTP implements [http.Handler].
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(request.Body)
@@ -91,7 +79,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	assert.NoError(r.t, r.verifier.Verify(body, request.Header))
 	assert.NoError(r.t, r.check(string(body)), "%s", body)
-	var event webhookEvent
+	var event testserver.HookEvent
 	assert.NoError(r.t, json.Unmarshal(body, &event))
 	r.mu.Lock()
 	id, namespace := request.Header.Get("Webhook-Id"), event.Data.Namespace
@@ -113,43 +101,35 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	if !r.previous[id] {
 		r.previous[id] = true
-		r.take(event)
+		if r.known[namespace] == nil {
+			r.known[namespace] = &testserver.Hooked{}
+		}
+		assert.NoError(r.t, r.known[namespace].Take(event))
 	}
 }
 
-// take applies an event. The receiver's lock is held.
-func (r *receiver) take(e webhookEvent) {
-	namespace := e.Data.Namespace
-	users := r.statuses[namespace]
-	switch e.Type {
-	case "presence.reset":
-		r.resets++
-		r.snapshot[namespace] = map[string]string{}
-		return
-	case "presence.snapshot":
-		if r.snapshot[namespace] == nil {
-			assert.Nil(r.t, users, "a snapshot without a reset before, of a namespace that is not new")
-			r.snapshot[namespace] = map[string]string{}
+// knows reports whether the receiver knows what is true, by namespace and user.
+func (r *receiver) knows(truth map[string]map[string]string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	statuses := map[string]map[string]string{}
+	for namespace, known := range r.known {
+		if !known.Complete() {
+			return false
 		}
-		users = r.snapshot[namespace]
+		statuses[namespace] = known.Statuses
 	}
-	for _, u := range e.Data.Users {
-		if e.Type == "presence.changed" && u.Previous != "" {
-			before := users[u.User]
-			if before == "" {
-				before = "grey"
-			}
-			assert.Equal(r.t, before, u.Previous, u.User)
-		}
-		users[u.User] = u.Status
-		if u.Status == "grey" {
-			delete(users, u.User)
-		}
+	return assert.ObjectsAreEqual(truth, statuses)
+}
+
+// resets returns how many there were.
+func (r *receiver) resets() (sum int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, known := range r.known {
+		sum += known.Resets
 	}
-	if e.Type == "presence.snapshot" && !e.Data.More {
-		r.statuses[namespace] = users
-		delete(r.snapshot, namespace)
-	}
+	return sum
 }
 
 // TestWebhooks: whatever happens to servers, a receiver ends with what is true: each server is killed while users come
@@ -184,14 +164,12 @@ func TestWebhooks(t *testing.T) {
 					truth[namespace][u["user"].(string)] = u["status"].(string)
 				}
 			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			return len(r.snapshot) == 0 && assert.ObjectsAreEqual(truth, r.statuses)
+			return r.knows(truth)
 		}, scenarioWait, 100*time.Millisecond)
 		if onRedis {
-			require.Zero(t, r.resets, "the place is kept")
+			require.Zero(t, r.resets(), "the place is kept")
 		} else {
-			require.GreaterOrEqual(t, r.resets, 2, "each restart is one, for each namespace")
+			require.GreaterOrEqual(t, r.resets(), 2, "each restart is one, for each namespace")
 		}
 	})
 }
