@@ -26,6 +26,7 @@ func arrows() map[string][]string {
 	return map[string][]string{
 		"":            {},
 		"store":       {""},
+		"client":      {""},
 		"store/clock": {""},
 		"store/redisstore": {
 			"", "store", "store/redisstore/redisclient",
@@ -118,6 +119,7 @@ func arrows() map[string][]string {
 		"examples/chat":          {"examples/internal/demo"},
 		"examples/webrtc":        {"examples/internal/demo"},
 		"examples/internal/demo": {}, "examples/hooks": {},
+		"examples/avatars": {"client"},
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
 			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/guard",
@@ -338,7 +340,7 @@ func TestPackagesHaveComments(t *testing.T) {
 		explained[s.dir] += 0
 		if doc := s.file.Doc.Text(); doc != "" {
 			explained[s.dir]++
-			require.Regexp(t, `^(Package `+s.file.Name.Name+`|Command (lastseen|generate|chat|hooks|webrtc)) `, doc, s.dir)
+			require.Regexp(t, `^(Package `+s.file.Name.Name+`|Command (lastseen|generate|avatars|chat|hooks|webrtc)) `, doc, s.dir)
 		}
 	}
 	for dir, comments := range explained {
