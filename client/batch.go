@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 const (
 	maxBatch   = 1000    // pings or users in one request
+	maxBytes   = 900_000 // of them; the server takes 1 MiB
+	maxPing    = 8 << 10 // bytes of a ping, more than any valid one has
 	maxWaiting = 100_000 // of a [Batch], for its next requests
 )
 
@@ -25,7 +28,7 @@ var ErrTooManyWaiting = errors.New("too many pings or lookups wait for the serve
 type Batch struct {
 	client    *Client
 	namespace string
-	pings     gatherer[Event, error]
+	pings     gatherer[json.RawMessage, error]
 	lookups   gatherer[string, Presence]
 }
 
@@ -39,7 +42,13 @@ func (c *Client) Batch(namespace string) *Batch {
 // Ping records a ping. It returns when the server has it. A ping whose context ends is not sent if it still waits. One
 // that the server refuses as invalid fails alone.
 func (b *Batch) Ping(ctx context.Context, user string, ping Ping) error {
-	event := Event{User: user, Device: ping.Device, Activity: ping.Activity, At: ping.At}
+	event, err := Event{User: user, Device: ping.Device, Activity: ping.Activity, At: ping.At}.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	if len(event) > maxPing {
+		return fmt.Errorf("a ping has at most %d bytes", maxPing)
+	}
 	results, err := b.pings.do(ctx, event)
 	if err != nil {
 		return err
@@ -48,18 +57,18 @@ func (b *Batch) Ping(ctx context.Context, user string, ping Ping) error {
 }
 
 // record records pings, again without those that the server names as invalid. It returns what came of each.
-func (b *Batch) record(ctx context.Context, pings []Event) ([]error, error) {
+func (b *Batch) record(ctx context.Context, pings []json.RawMessage) ([]error, error) {
 	results := make([]error, len(pings))
-	left := make([]int, len(pings)) // indexes
+	left := make([]int, len(pings)) // indexes of those that are not recorded
 	for i := range left {
 		left[i] = i
 	}
 	for len(left) > 0 {
-		sent := make([]Event, len(left))
+		sent := make([]json.RawMessage, len(left))
 		for i, index := range left {
 			sent[i] = pings[index]
 		}
-		_, err := b.client.RecordPings(ctx, b.namespace, sent)
+		_, err := record(ctx, b.client, b.namespace, "pings", sent)
 		if err == nil {
 			break
 		}
@@ -67,23 +76,17 @@ func (b *Batch) record(ctx context.Context, pings []Event) ([]error, error) {
 		if !errors.As(err, &problem) || len(problem.Items) == 0 {
 			return nil, err
 		}
-		refused := make(map[int]bool)
-		for _, item := range problem.Items {
-			if item.Index < 0 || item.Index >= len(left) {
-				return nil, err
-			}
-			results[left[item.Index]] = &Error{
-				Status: problem.Status, Code: problem.Code, Title: problem.Title, Detail: item.Detail,
-				RequestID: problem.RequestID,
-			}
-			refused[left[item.Index]] = true
+		first := problem.Items[0] // whose code the error has
+		if first.Index < 0 || first.Index >= len(left) {
+			return nil, err
 		}
-		left = slices.DeleteFunc(left, func(index int) bool { return refused[index] })
+		results[left[first.Index]] = problem
+		left = slices.Delete(left, first.Index, first.Index+1)
 	}
 	return results, nil
 }
 
-// Lookup returns the presence of users, of any number, in the order of the arguments. It fails as a whole.
+// Lookup returns the presence of up to 100,000 users, in the order of the arguments. It fails as a whole.
 func (b *Batch) Lookup(ctx context.Context, users ...string) ([]Presence, error) {
 	for _, user := range users {
 		if err := lastseen.CheckUser(user); err != nil {
@@ -117,8 +120,8 @@ func (b *Batch) lookUp(ctx context.Context, users []string) ([]Presence, error) 
 }
 
 // gatherer sends items that come while a request is in progress together, in the next one.
-type gatherer[Item, Result any] struct {
-	send func(context.Context, []Item) ([]Result, error) // of at most maxBatch items; a result for each
+type gatherer[Item string | json.RawMessage, Result any] struct {
+	send func(context.Context, []Item) ([]Result, error) // of at most maxBatch items and maxBytes; a result for each
 
 	mu      sync.Mutex
 	waiting []*gathered[Item, Result]
@@ -126,7 +129,7 @@ type gatherer[Item, Result any] struct {
 }
 
 // gathered is one item that waits, and what came of it once done is closed.
-type gathered[Item, Result any] struct {
+type gathered[Item string | json.RawMessage, Result any] struct {
 	gone   <-chan struct{} // closed when the caller no longer waits
 	item   Item
 	done   chan struct{}
@@ -199,8 +202,11 @@ func (g *gatherer[Item, Result]) run() {
 func (g *gatherer[Item, Result]) next() (batch []*gathered[Item, Result]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.waiting) > 0 && len(batch) < maxBatch {
+	for bytes := 0; len(g.waiting) > 0 && len(batch) < maxBatch; {
 		first := g.waiting[0]
+		if bytes += len(first.item) + 4; bytes > maxBytes {
+			break
+		}
 		g.waiting[0] = nil
 		g.waiting = g.waiting[1:]
 		select {

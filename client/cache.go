@@ -8,8 +8,8 @@ import (
 
 // CacheOptions are settings of a [Cache]. The zero value has usable ones.
 type CacheOptions struct {
-	// MaxAge is how old a status may be: 5 seconds unless set. A status is never served past its ValidUntil, but within
-	// MaxAge a user can ping or leave unnoticed.
+	// MaxAge is how old a status may be when a lookup returns: 5 seconds unless set. Within it, a user can ping or
+	// leave unnoticed. A status is never served past its ValidUntil.
 	MaxAge time.Duration
 	// MaxUsers is how many users are kept: 100,000 unless set, about 50 MB. Beyond it, any one is forgotten.
 	MaxUsers int
@@ -28,8 +28,8 @@ type Cache struct {
 }
 
 type cached struct {
-	presence Presence
-	until    time.Time // of the machine's clock
+	presence     Presence
+	asked, until time.Time // of the machine's clock
 }
 
 // Cache returns an empty cache for a namespace.
@@ -40,38 +40,47 @@ func (c *Client) Cache(namespace string, o CacheOptions) *Cache {
 	}
 }
 
-// Lookup returns the presence of users, in the order of the arguments. It fails as a whole: what it knew before is too
-// old then, and a user whose status is unknown is not offline.
+// Lookup returns the presence of users, in the order of the arguments, with AsOf as now. It fails as a whole: what it
+// knew before is too old then, and a user whose status is unknown is not offline.
 func (c *Cache) Lookup(ctx context.Context, users ...string) ([]Presence, error) {
-	asked := c.now() // a status can be as old as the request for it
-	all, missing, where := c.find(users, asked)
+	all, missing := c.find(users)
 	if len(missing) == 0 {
 		return all, nil
 	}
-	fresh, err := c.batch.Lookup(ctx, missing...)
-	if err != nil {
+	if err := c.read(ctx, missing); err != nil {
 		return nil, err
 	}
-	for i, p := range fresh {
-		all[where[i]] = p
+	if all, missing = c.find(users); len(missing) == 0 {
+		return all, nil
 	}
-	c.keep(fresh, asked)
-	return all, nil
+	// The answer came late, or there are more users than are kept.
+	return c.batch.Lookup(ctx, users...)
 }
 
-// find returns the users that are known, and which are missing, with their places.
-func (c *Cache) find(users []string, now time.Time) (all []Presence, missing []string, where []int) {
+// read looks users up and keeps them.
+func (c *Cache) read(ctx context.Context, users []string) error {
+	asked := c.now() // a status can be as old as the request for it
+	fresh, err := c.batch.Lookup(ctx, users...)
+	c.keep(fresh, asked)
+	return err
+}
+
+// find returns the users that are known, and which are missing.
+func (c *Cache) find(users []string) (all []Presence, missing []string) {
+	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all = make([]Presence, len(users))
 	for i, user := range users {
-		if k, ok := c.known[user]; ok && now.Before(k.until) {
-			all[i] = k.presence
+		k, ok := c.known[user]
+		if !ok || !now.Before(k.until) {
+			missing = append(missing, user)
 			continue
 		}
-		missing, where = append(missing, user), append(where, i)
+		all[i] = k.presence
+		all[i].AsOf = all[i].AsOf.Add(now.Sub(k.asked))
 	}
-	return all, missing, where
+	return all, missing
 }
 
 func (c *Cache) keep(fresh []Presence, asked time.Time) {
@@ -79,8 +88,10 @@ func (c *Cache) keep(fresh []Presence, asked time.Time) {
 	defer c.mu.Unlock()
 	for _, p := range fresh {
 		lasts := c.maxAge
-		if !p.ValidUntil.IsZero() {
-			lasts = min(lasts, p.ValidFor())
+		for _, end := range []time.Time{p.ValidUntil, p.AvailabilityUntil} {
+			if !end.IsZero() {
+				lasts = min(lasts, end.Sub(p.AsOf))
+			}
 		}
 		if _, ok := c.known[p.User]; !ok && len(c.known) >= c.max {
 			for user := range c.known {
@@ -88,6 +99,6 @@ func (c *Cache) keep(fresh []Presence, asked time.Time) {
 				break
 			}
 		}
-		c.known[p.User] = cached{p, asked.Add(lasts)}
+		c.known[p.User] = cached{p, asked, asked.Add(lasts)}
 	}
 }

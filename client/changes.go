@@ -55,20 +55,24 @@ type Changes struct {
 	Reset bool       `json:"-"`     // forget what was known before: the first changes, and those after a gap
 
 	Cursor string `json:"-"` // where a later [Client.FollowChanges] can continue
+
+	everyone bool // who was never sent does not exist
 }
 
 // FollowChanges follows the changes of users by a stream of events. Where the stream is interrupted, the loop gets the
-// error, and what it knew is unknown until the next changes; if it goes on, so does the stream, with what changed
-// meanwhile.
+// error; if it goes on, so does the stream, with what changed meanwhile. While nothing changes, it gets changes without
+// users, at least every 20 seconds.
 //
 // It ends when the loop does, when the context ends, and after an error that a repetition would not change, such as
 // 403.
 func (c *Client) FollowChanges(ctx context.Context, namespace string, f Follow) iter.Seq2[Changes, error] {
 	return func(yield func(Changes, error) bool) {
+		f := f
 		for failed := 1; ; failed++ {
 			goOn := true
 			retry, err := c.stream(ctx, namespace, &f, func(changes Changes) bool {
 				failed = 0
+				changes.everyone = f.Users == nil && f.ContactsOf == "" && len(f.Status) == 0 && !f.NoSnapshot
 				goOn = yield(changes, nil)
 				return goOn
 			})
@@ -118,9 +122,12 @@ func (c *Client) stream(
 			return retry, ended(ctx, orElse(lines.Err(), io.EOF))
 		}
 		retry = orElse(e.retry, retry)
+		if e.name != "changes" && e.name != "reset" && e.name != "tick" {
+			continue // advice, or of a later version
+		}
 		var changes Changes
-		if e.name == "" || json.Unmarshal(e.data, &changes) != nil {
-			continue // advice
+		if err := json.Unmarshal(e.data, &changes); err != nil {
+			return retry, err
 		}
 		watchdog.Stop() // a slow loop is not a silent server
 		changes.Reset, begins = e.name == "reset" || begins, false

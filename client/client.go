@@ -16,7 +16,7 @@ type Options struct {
 	// Key is the API key (ls_…) or a token that does not change. "" sends none.
 	Key string
 	// Token returns a user's token, in place of Key. It is called before the first request, and after each 401, which
-	// means that the token expired.
+	// means that the token expired; by concurrent requests at the same time.
 	Token func(context.Context) (string, error)
 	// Timeout is how long one try of a request waits for the response: 10 seconds unless set. Streams of changes have
 	// no end; they are given up after 30 seconds without an event.
@@ -26,7 +26,7 @@ type Options struct {
 	// MaxWait is how long a client waits at most between two tries: 30 seconds unless set. A server that asks for more
 	// by Retry-After is not asked again.
 	MaxWait time.Duration
-	// HTTP sends the requests: with a transport of the client's own unless set.
+	// HTTP sends the requests: with a transport of the client's own unless set. Its Timeout would end streams as well.
 	HTTP *http.Client
 }
 

@@ -13,14 +13,14 @@
 // # Errors
 //
 // A response that is not a success is an [*Error], which has the code of docs/errors.md. Other errors are those of the
-// network and of the context. Users and namespaces are checked by the server.
+// network and of the context, or say that a name is not UTF-8. The server checks the rest.
 //
 // # Repetitions
 //
 // A request that was refused for load (429 and some 503), or that could not connect, is sent again up to
 // [Options.Tries] times, after Retry-After or a random time that grows. After any other failure without an answer from
-// lastseen, so is a request that is safe to repeat. Leaves and test events are not: a leave that arrives twice could
-// undo a ping in between.
+// lastseen, so is a request that is safe to repeat. Leaves, CloseConnections and test events are not: a leave that
+// arrives twice could undo a ping in between.
 //
 // # Times
 //

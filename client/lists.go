@@ -65,6 +65,7 @@ func (c *Client) ListUsers(ctx context.Context, namespace string, l List) (p Pre
 func (c *Client) Users(ctx context.Context, namespace string, l List) iter.Seq2[Presence, error] {
 	l.Limit = orElse(l.Limit, 1000)
 	return pages(l.Cursor, func(cursor string) ([]Presence, string, error) {
+		l := l
 		if l.Cursor = cursor; cursor != "" {
 			l.Offset = 0 // it skips users before the first page
 		}

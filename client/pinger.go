@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -20,7 +21,9 @@ type Pinger struct {
 	client          *Client
 	namespace, user string
 	options         PingerOptions
-	stop            context.CancelFunc
+	stopping        chan struct{}
+	stop            func()             // closes stopping
+	cancel          context.CancelFunc // of the ping in progress
 	ended           chan struct{}
 	changed         chan struct{} // the activity
 
@@ -31,9 +34,11 @@ type Pinger struct {
 // StartPinger begins to ping. It goes on until [Pinger.Stop], through outages of any length, unless the server refuses
 // the ping for good, as 400, 401 and 403 do: OnPing has that error last.
 func (c *Client) StartPinger(namespace, user string, o PingerOptions) *Pinger {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	stopping := make(chan struct{})
 	p := &Pinger{
-		client: c, namespace: namespace, user: user, options: o, stop: stop,
+		client: c, namespace: namespace, user: user, options: o, cancel: cancel,
+		stopping: stopping, stop: sync.OnceFunc(func() { close(stopping) }),
 		ended: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	go p.run(ctx)
@@ -51,52 +56,63 @@ func (p *Pinger) SetActivity(activity string) {
 	}
 }
 
-// Stop ends the pings and records that the user left. Without that, the user turns grey by time.
+// Stop ends the pings and records that the user left. It waits for a ping in progress, which could otherwise arrive
+// after the leave. Without Stop, the user turns grey by time. Do not call it in OnPing, whose end it waits for.
 func (p *Pinger) Stop(ctx context.Context) error {
 	p.stop()
-	<-p.ended
+	defer p.cancel()
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	_, err := p.client.RecordLeave(ctx, p.namespace, p.user, Leave{Device: p.options.Device})
 	return err
 }
 
 func (p *Pinger) run(ctx context.Context) {
 	defer close(p.ended)
-	for failed := 0; ctx.Err() == nil; {
+	failed := 0
+	for {
 		presence, err := p.ping(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if p.options.OnPing != nil {
+		if p.options.OnPing != nil && ctx.Err() == nil {
 			p.options.OnPing(presence, err)
 		}
 		var problem *Error
 		if errors.As(err, &problem) && problem.permanent() {
 			return
 		}
-		wait := max(time.Duration(presence.PingAfterMs)*time.Millisecond, time.Second)
+		next, changed := max(time.Duration(presence.PingAfterMs)*time.Millisecond, time.Second), p.changed
 		if failed++; err == nil {
 			failed = 0
 		} else {
-			wait = backoff(err, failed)
+			next, changed = backoff(err, failed), nil
 		}
-		p.wait(ctx, wait)
+		if !p.wait(next, changed) {
+			return
+		}
 	}
 }
 
-func (p *Pinger) ping(ctx context.Context) (Presence, error) {
+func (p *Pinger) ping(ctx context.Context) (presence Presence, err error) {
 	p.mu.Lock()
 	activity := p.activity
 	p.mu.Unlock()
-	return p.client.PingUser(ctx, p.namespace, p.user, Ping{Device: p.options.Device, Activity: activity})
+	path := route("namespaces", p.namespace, "users", p.user, "ping")
+	body := Ping{Device: p.options.Device, Activity: activity}
+	return presence, p.client.do(ctx, request{method: http.MethodPost, path: path, body: body, single: true}, &presence)
 }
 
-// wait waits for a time, or until the activity changes.
-func (p *Pinger) wait(ctx context.Context, d time.Duration) {
+// wait waits for a time, or until the activity changes. It reports whether to go on.
+func (p *Pinger) wait(d time.Duration, changed <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-p.changed:
-	case <-ctx.Done():
+		return true
+	case <-changed:
+		return true
+	case <-p.stopping:
+		return false
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"github.com/lastseen/lastseen"
 )
 
@@ -71,7 +73,7 @@ type Event struct {
 
 // MarshalJSON writes the event as an item of a batch.
 func (e Event) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
+	return jsonv2.Marshal(struct {
 		User  string `json:"user,omitempty"`
 		After string `json:"after,omitempty"`
 		Ping
@@ -141,23 +143,20 @@ func (c *Client) RecordLeave(ctx context.Context, namespace, user string, leave 
 	return p, c.do(ctx, request{method: http.MethodPost, path: path, body: body, once: true}, &p)
 }
 
-// RecordPings records up to 10,000 pings, all or none, and returns how many.
+// RecordPings records up to 10,000 pings in 1 MiB of JSON, all or none, and returns how many.
 func (c *Client) RecordPings(ctx context.Context, namespace string, pings []Event) (recorded int, err error) {
-	return c.record(ctx, namespace, "pings", pings)
+	return record(ctx, c, namespace, "pings", pings)
 }
 
-// RecordLeaves records up to 10,000 leaves, all or none, and returns how many.
+// RecordLeaves records up to 10,000 leaves in 1 MiB of JSON, all or none, and returns how many.
 func (c *Client) RecordLeaves(ctx context.Context, namespace string, leaves []Event) (recorded int, err error) {
-	return c.record(ctx, namespace, "leaves", leaves)
+	return record(ctx, c, namespace, "leaves", leaves)
 }
 
-func (c *Client) record(ctx context.Context, namespace, what string, events []Event) (int, error) {
-	if events == nil {
-		events = []Event{}
-	}
+// record records events, each an [Event] or its JSON.
+func record[E any](ctx context.Context, c *Client, namespace, what string, events []E) (int, error) {
 	var result struct{ Recorded int }
-	body := map[string][]Event{what: events}
-	path := route("namespaces", namespace, what)
+	path, body := route("namespaces", namespace, what), map[string][]E{what: events}
 	r := request{method: http.MethodPost, path: path, body: body, once: what == "leaves"}
 	return result.Recorded, c.do(ctx, r, &result)
 }
@@ -172,16 +171,14 @@ func (c *Client) GetUser(ctx context.Context, namespace, user string, e Evaluate
 func (c *Client) LookupUsers(
 	ctx context.Context, namespace string, users []string, e Evaluate,
 ) (list PresenceList, err error) {
-	if users == nil {
-		users = []string{}
-	}
 	path, body := route("namespaces", namespace, "lookup"), map[string][]string{"users": users}
 	err = c.do(ctx, request{method: http.MethodPost, path: path, query: e.query(), body: body}, &list)
 	dated(list.Users, list.AsOf)
 	return list, err
 }
 
-// DeleteUser deletes what is stored of a user. It succeeds for users who were never seen.
+// DeleteUser deletes what is stored of a user. It succeeds for users who were never seen. A repetition also deletes
+// what was recorded in between.
 func (c *Client) DeleteUser(ctx context.Context, namespace, user string) error {
 	return c.do(ctx, request{method: http.MethodDelete, path: route("namespaces", namespace, "users", user)}, nil)
 }

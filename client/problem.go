@@ -36,9 +36,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("lastseen: %s: %s (request %s)", e.Code, e.Detail, e.RequestID)
 }
 
-// permanent reports whether the same request cannot succeed later.
+// permanent reports whether the same request cannot succeed later. What a proxy answers says nothing about that.
 func (e *Error) permanent() bool {
-	return e.Status < 500 && e.Status != http.StatusTooManyRequests
+	return e.Code != "" && e.Status < 500 && e.Status != http.StatusTooManyRequests
 }
 
 // problemOf reads the error of a response.

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
 )
 
 // maxBody is how many bytes of a response are read: more than any response of lastseen has.
@@ -26,10 +28,11 @@ type request struct {
 	body   any           // sent as JSON; nil for none
 	once   bool          // not safe to repeat, unless the server refused it
 	wait   time.Duration // for how long the server may wait before it answers
+	single bool          // not repeated at all
 	text   []byte        // body as JSON
 }
 
-// route makes a path of its parts; names of users can have any bytes.
+// route makes a path of its parts; names of users can have any characters.
 func route(parts ...string) string {
 	path := "/v1"
 	for _, part := range parts {
@@ -52,7 +55,7 @@ func (c *Client) do(ctx context.Context, r request, out any) error {
 
 // read is do without decoding.
 func (c *Client) read(ctx context.Context, r request) (body []byte, err error) {
-	err = c.repeat(ctx, r.once, func() error {
+	err = c.repeat(ctx, r, func() error {
 		try, cancel := context.WithTimeout(ctx, c.options.Timeout+r.wait)
 		defer cancel()
 		response, err := c.send(try, r)
@@ -60,17 +63,27 @@ func (c *Client) read(ctx context.Context, r request) (body []byte, err error) {
 			return err
 		}
 		defer response.Body.Close()
-		body, err = io.ReadAll(io.LimitReader(response.Body, maxBody))
-		return err
+		body, err = io.ReadAll(io.LimitReader(response.Body, maxBody+1))
+		switch {
+		case err != nil:
+			return cutError{err}
+		case len(body) > maxBody:
+			return fmt.Errorf("%s %s: the response has more than %d bytes", r.method, r.path, maxBody)
+		default:
+			return nil
+		}
 	})
 	return body, err
 }
 
+// cutError means that a response broke off.
+type cutError struct{ error }
+
 // repeat calls try until it succeeds, or fails in a way that a repetition would not change.
-func (c *Client) repeat(ctx context.Context, once bool, try func() error) error {
+func (c *Client) repeat(ctx context.Context, r request, try func() error) error {
 	for tried := 1; ; tried++ {
 		err := try()
-		if err == nil || tried == c.options.Tries || ctx.Err() != nil || !again(err, once) {
+		if err == nil || tried == c.options.Tries || r.single || ctx.Err() != nil || !again(err, r.once) {
 			return err
 		}
 		wait := backoff(err, tried)
@@ -95,7 +108,7 @@ func again(err error, once bool) bool {
 	var operation *net.OpError
 	unsent := errors.As(err, &operation) && operation.Op == "dial"
 	var network *url.Error
-	return unsent || !once && (errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF))
+	return unsent || !once && (errors.As(err, &network) || errors.As(err, new(cutError)))
 }
 
 // backoff is how long to wait after a failure: what the server asked for, or a random time of up to a second, then up
@@ -114,7 +127,7 @@ func backoff(err error, tried int) time.Duration {
 // answered.
 func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	if r.body != nil {
-		text, err := json.Marshal(r.body)
+		text, err := jsonv2.Marshal(r.body) // it refuses names that are not UTF-8 instead of changing them
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/lastseen/lastseen"
 )
@@ -15,50 +16,66 @@ import (
 //		roster.Apply(changes, err)
 //	}
 //
-// and read it from any goroutine. The zero value is ready.
+// and read it from any goroutine. The zero value is ready. What it has is known while changes arrive: for 30 seconds
+// after the last ones.
 type Roster struct {
-	mu       sync.RWMutex
-	users    map[string]Presence
-	complete bool
+	mu    sync.RWMutex
+	users map[string]Presence
+	begun bool // with all users, which a stream has that begins without a cursor
+	more  bool // of the changes applied last
+	whole bool // who is not in users does not exist
+	heard time.Time
+	now   func() time.Time // nil for time.Now
 }
 
-// Apply takes over changes, or notes that the stream was interrupted.
+// Apply takes over changes. With an error it does nothing.
 func (r *Roster) Apply(changes Changes, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if err != nil {
-		r.complete = false
 		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if changes.Reset || r.users == nil {
 		r.users = map[string]Presence{}
 	}
 	for _, p := range changes.Users {
-		if p.Status == lastseen.Grey && p.LastSeen.IsZero() && p.Availability == "" && p.Note == "" {
-			delete(r.users, p.User) // deleted, no contact any more, or never seen
+		if changes.everyone && p.Status == lastseen.Grey && p.LastSeen.IsZero() {
+			delete(r.users, p.User) // who was deleted
 			continue
 		}
 		r.users[p.User] = p
 	}
-	r.complete = !changes.More
+	r.begun, r.more = r.begun || changes.Reset, changes.More
+	r.whole = changes.everyone
+	r.heard = r.time()
 }
 
-// Get returns a user, who is grey if nothing is known of them. It reports whether that is true now: not before all
-// users have been read, nor while the stream is interrupted. Unknown is not offline.
+// Get returns a user, and whether that is known now. Unknown is not offline. Users of whom nothing was sent are grey if
+// all users are followed and have been read, and unknown otherwise.
 func (r *Roster) Get(user string) (p Presence, known bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	p, ok := r.users[user]
-	if !ok {
-		p = Presence{User: user, Status: lastseen.Grey}
+	if p, known = r.users[user]; known {
+		return p, r.current()
 	}
-	return p, r.complete
+	return Presence{User: user, Status: lastseen.Grey}, r.whole && r.begun && !r.more && r.current()
 }
 
-// All returns all users in the order of their IDs, and whether that is true now, as [Roster.Get].
+// All returns the users in the order of their IDs, and whether they are known now and complete: those that are
+// followed, or with NoSnapshot those who changed. After a Cursor, they are complete after a reset.
 func (r *Roster) All() (users []Presence, known bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	users = slices.SortedFunc(maps.Values(r.users), func(a, b Presence) int { return strings.Compare(a.User, b.User) })
-	return users, r.complete
+	return users, r.begun && !r.more && r.current()
+}
+
+// current reports whether changes have arrived of late.
+func (r *Roster) current() bool { return r.users != nil && r.time().Sub(r.heard) < silence }
+
+func (r *Roster) time() time.Time {
+	if r.now == nil {
+		return time.Now()
+	}
+	return r.now()
 }

@@ -37,10 +37,11 @@ func (c *Client) ListDevices(ctx context.Context, namespace, user string) (d Use
 	return d, c.do(ctx, request{method: http.MethodGet, path: path}, &d)
 }
 
-// CloseConnections closes the WebSockets of a user on all servers, and records that the user left.
+// CloseConnections closes the WebSockets that a user has open now, on all servers. It records no leave. It is not
+// repeated, since the user can have opened others.
 func (c *Client) CloseConnections(ctx context.Context, namespace, user string) error {
 	path := route("namespaces", namespace, "users", user, "connections")
-	return c.do(ctx, request{method: http.MethodDelete, path: path}, nil)
+	return c.do(ctx, request{method: http.MethodDelete, path: path, once: true}, nil)
 }
 
 // UserAvailability is what a user says about being available.
@@ -112,6 +113,7 @@ func (c *Client) ListContacts(
 func (c *Client) Contacts(ctx context.Context, namespace, user string, l Contacts) iter.Seq2[Presence, error] {
 	l.Limit = orElse(l.Limit, 1000)
 	return pages(l.Cursor, func(cursor string) ([]Presence, string, error) {
+		l := l
 		l.Cursor = cursor
 		p, err := c.ListContacts(ctx, namespace, user, l)
 		return p.Users, p.NextCursor, err
@@ -120,9 +122,6 @@ func (c *Client) Contacts(ctx context.Context, namespace, user string, l Contact
 
 // SetContacts replaces a user's contacts: up to 5,000.
 func (c *Client) SetContacts(ctx context.Context, namespace, user string, users []string) error {
-	if users == nil {
-		users = []string{}
-	}
 	body := map[string][]string{"users": users}
 	return c.do(ctx, request{method: http.MethodPut, path: contacts(namespace, user), body: body}, nil)
 }
