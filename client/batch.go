@@ -59,16 +59,12 @@ func (b *Batch) Ping(ctx context.Context, user string, ping Ping) error {
 // record records pings, again without those that the server names as invalid. It returns what came of each.
 func (b *Batch) record(ctx context.Context, pings []json.RawMessage) ([]error, error) {
 	results := make([]error, len(pings))
-	left := make([]int, len(pings)) // indexes of those that are not recorded
+	left := make([]int, len(pings)) // where in results each of pings belongs
 	for i := range left {
 		left[i] = i
 	}
 	for len(left) > 0 {
-		sent := make([]json.RawMessage, len(left))
-		for i, index := range left {
-			sent[i] = pings[index]
-		}
-		_, err := record(ctx, b.client, b.namespace, "pings", sent)
+		_, err := record(ctx, b.client, b.namespace, "pings", always, pings)
 		if err == nil {
 			break
 		}
@@ -82,6 +78,7 @@ func (b *Batch) record(ctx context.Context, pings []json.RawMessage) ([]error, e
 		}
 		results[left[first.Index]] = problem
 		left = slices.Delete(left, first.Index, first.Index+1)
+		pings = slices.Delete(pings, first.Index, first.Index+1)
 	}
 	return results, nil
 }
@@ -198,22 +195,23 @@ func (g *gatherer[Item, Result]) run() {
 	}
 }
 
-// next takes the items of the next request: those whose callers still wait. nil means that there are none.
+// next takes the items that the next request sends, and drops those whose callers no longer wait. It returns nil if
+// nothing waits.
 func (g *gatherer[Item, Result]) next() (batch []*gathered[Item, Result]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for bytes := 0; len(g.waiting) > 0 && len(batch) < maxBatch; {
 		first := g.waiting[0]
-		if bytes += len(first.item) + 4; bytes > maxBytes {
-			break
-		}
-		g.waiting[0] = nil
-		g.waiting = g.waiting[1:]
 		select {
 		case <-first.gone:
 		default:
+			if bytes += len(first.item) + 4; bytes > maxBytes {
+				return batch
+			}
 			batch = append(batch, first)
 		}
+		g.waiting[0] = nil
+		g.waiting = g.waiting[1:]
 	}
 	g.sending = len(batch) > 0
 	return batch

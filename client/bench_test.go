@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,17 +12,6 @@ import (
 	"github.com/lastseen/lastseen/client"
 	"github.com/lastseen/lastseen/internal/testserver"
 )
-
-// requests counts the requests of a client.
-type requests struct {
-	http.RoundTripper
-	n atomic.Int64
-}
-
-func (r *requests) RoundTrip(q *http.Request) (*http.Response, error) {
-	r.n.Add(1)
-	return r.RoundTripper.RoundTrip(q)
-}
 
 // BenchmarkPages shows pages with the avatars of 50 of 5,000 users: each page with a request of its own, with a batch,
 // and with a cache. requests/page says what the server has to do.

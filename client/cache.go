@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -35,7 +36,7 @@ type cached struct {
 // Cache returns an empty cache for a namespace.
 func (c *Client) Cache(namespace string, o CacheOptions) *Cache {
 	return &Cache{
-		batch: c.Batch(namespace), maxAge: orElse(o.MaxAge, 5*time.Second), max: orElse(o.MaxUsers, 100_000),
+		batch: c.Batch(namespace), maxAge: cmp.Or(o.MaxAge, 5*time.Second), max: cmp.Or(o.MaxUsers, 100_000),
 		now: time.Now, known: map[string]cached{},
 	}
 }
@@ -43,26 +44,21 @@ func (c *Client) Cache(namespace string, o CacheOptions) *Cache {
 // Lookup returns the presence of users, in the order of the arguments, with AsOf as now. It fails as a whole: what it
 // knew before is too old then, and a user whose status is unknown is not offline.
 func (c *Cache) Lookup(ctx context.Context, users ...string) ([]Presence, error) {
+	asked := c.now() // a status can be as old as the request for it
 	all, missing := c.find(users)
 	if len(missing) == 0 {
 		return all, nil
 	}
-	if err := c.read(ctx, missing); err != nil {
+	fresh, err := c.batch.Lookup(ctx, missing...)
+	if err != nil {
 		return nil, err
 	}
+	c.keep(fresh, asked)
 	if all, missing = c.find(users); len(missing) == 0 {
 		return all, nil
 	}
 	// The answer came late, or there are more users than are kept.
 	return c.batch.Lookup(ctx, users...)
-}
-
-// read looks users up and keeps them.
-func (c *Cache) read(ctx context.Context, users []string) error {
-	asked := c.now() // a status can be as old as the request for it
-	fresh, err := c.batch.Lookup(ctx, users...)
-	c.keep(fresh, asked)
-	return err
 }
 
 // find returns the users that are known, and which are missing.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -47,7 +48,7 @@ type NewCall struct {
 
 // StartCall calls a user.
 func (c *Client) StartCall(ctx context.Context, namespace string, n NewCall) (call Call, err error) {
-	header := http.Header{"Idempotency-Key": {orElse(n.Key, rand.Text())}}
+	header := http.Header{"Idempotency-Key": {cmp.Or(n.Key, rand.Text())}}
 	r := request{method: http.MethodPost, path: route("namespaces", namespace, "calls"), body: n, header: header}
 	return call, c.do(ctx, r, &call)
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,10 +107,15 @@ func (c *Client) stream(
 	watchdog := time.AfterFunc(silence, func() { cancel(errors.New("nothing was received for 30 seconds")) })
 	defer watchdog.Stop()
 	begins := f.Cursor == ""
-	response, err := c.send(ctx, request{
+	r := request{
 		method: http.MethodPost, path: route("namespaces", namespace, "changes"), body: f.body(),
 		header: http.Header{"Accept": {"text/event-stream"}},
-	})
+	}
+	text, err := r.text()
+	if err != nil {
+		return 0, err
+	}
+	response, err := c.send(ctx, r, text)
 	if err != nil {
 		return 0, ended(ctx, err)
 	}
@@ -119,9 +125,9 @@ func (c *Client) stream(
 	for {
 		e, ok := readEvent(lines)
 		if !ok {
-			return retry, ended(ctx, orElse(lines.Err(), io.EOF))
+			return retry, ended(ctx, cmp.Or(lines.Err(), io.EOF))
 		}
-		retry = orElse(e.retry, retry)
+		retry = cmp.Or(e.retry, retry)
 		if e.name != "changes" && e.name != "reset" && e.name != "tick" {
 			continue // advice, or of a later version
 		}
@@ -131,7 +137,7 @@ func (c *Client) stream(
 		}
 		watchdog.Stop() // a slow loop is not a silent server
 		changes.Reset, begins = e.name == "reset" || begins, false
-		f.Cursor = orElse(e.id, f.Cursor)
+		f.Cursor = cmp.Or(e.id, f.Cursor)
 		changes.Cursor = f.Cursor
 		if !each(changes) {
 			return retry, nil

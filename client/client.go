@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,9 +59,9 @@ func New(server string, o Options) (*Client, error) {
 	case o.Timeout < 0 || o.Tries < 0 || o.MaxWait < 0:
 		return nil, errors.New("a negative Timeout, Tries or MaxWait")
 	}
-	o.Timeout = orElse(o.Timeout, 10*time.Second)
-	o.MaxWait = orElse(o.MaxWait, 30*time.Second)
-	o.Tries = orElse(o.Tries, 4)
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.MaxWait = cmp.Or(o.MaxWait, 30*time.Second)
+	o.Tries = cmp.Or(o.Tries, 4)
 	c := &Client{base: strings.TrimSuffix(u.String(), "/"), options: o, http: o.HTTP, sleep: sleep}
 	if c.http == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -68,14 +69,6 @@ func New(server string, o Options) (*Client, error) {
 		c.http = &http.Client{Transport: transport}
 	}
 	return c, nil
-}
-
-func orElse[T comparable](v, otherwise T) T {
-	var none T
-	if v == none {
-		return otherwise
-	}
-	return v
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/http"
@@ -24,23 +25,23 @@ type List struct {
 
 func (l List) query() url.Values {
 	q := l.Evaluate.query()
-	for _, s := range l.Status {
-		q.Add("status", string(s))
-	}
 	set(q, "from", stamp(l.From))
 	set(q, "to", stamp(l.To))
 	if l.OldestFirst {
 		q.Set("order", "oldest")
 	}
-	page(q, l.Limit, l.Cursor)
+	page(q, l.Limit, l.Cursor, l.Status...)
 	if l.Offset != 0 {
 		q.Set("offset", strconv.Itoa(l.Offset))
 	}
 	return q
 }
 
-// page sets the parameters of a page.
-func page(q url.Values, limit int, cursor string) {
+// page sets the parameters of a page, which has only some statuses if any are given.
+func page(q url.Values, limit int, cursor string, statuses ...lastseen.Status) {
+	for _, s := range statuses {
+		q.Add("status", string(s))
+	}
 	if limit != 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
@@ -63,7 +64,7 @@ func (c *Client) ListUsers(ctx context.Context, namespace string, l List) (p Pre
 
 // Users returns all users of a list, page by page. It ends with the first error.
 func (c *Client) Users(ctx context.Context, namespace string, l List) iter.Seq2[Presence, error] {
-	l.Limit = orElse(l.Limit, 1000)
+	l.Limit = cmp.Or(l.Limit, 1000)
 	return pages(l.Cursor, func(cursor string) ([]Presence, string, error) {
 		l := l
 		if l.Cursor = cursor; cursor != "" {

@@ -22,8 +22,7 @@ type Pinger struct {
 	namespace, user string
 	options         PingerOptions
 	stopping        chan struct{}
-	stop            func()             // closes stopping
-	cancel          context.CancelFunc // of the ping in progress
+	stop            func() // closes stopping
 	ended           chan struct{}
 	changed         chan struct{} // the activity
 
@@ -34,14 +33,13 @@ type Pinger struct {
 // StartPinger begins to ping. It goes on until [Pinger.Stop], through outages of any length, unless the server refuses
 // the ping for good, as 400, 401 and 403 do: OnPing has that error last.
 func (c *Client) StartPinger(namespace, user string, o PingerOptions) *Pinger {
-	ctx, cancel := context.WithCancel(context.Background())
 	stopping := make(chan struct{})
 	p := &Pinger{
-		client: c, namespace: namespace, user: user, options: o, cancel: cancel,
+		client: c, namespace: namespace, user: user, options: o,
 		stopping: stopping, stop: sync.OnceFunc(func() { close(stopping) }),
 		ended: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
-	go p.run(ctx)
+	go p.run()
 	return p
 }
 
@@ -57,10 +55,9 @@ func (p *Pinger) SetActivity(activity string) {
 }
 
 // Stop ends the pings and records that the user left. It waits for a ping in progress, which could otherwise arrive
-// after the leave. Without Stop, the user turns grey by time. Do not call it in OnPing, whose end it waits for.
+// after the leave. Without Stop, the user turns grey by time. Do not call it in OnPing, whose end it waits for. If its context ends first, OnPing can still be called once.
 func (p *Pinger) Stop(ctx context.Context) error {
 	p.stop()
-	defer p.cancel()
 	select {
 	case <-p.ended:
 	case <-ctx.Done():
@@ -70,12 +67,12 @@ func (p *Pinger) Stop(ctx context.Context) error {
 	return err
 }
 
-func (p *Pinger) run(ctx context.Context) {
+func (p *Pinger) run() {
 	defer close(p.ended)
 	failed := 0
 	for {
-		presence, err := p.ping(ctx)
-		if p.options.OnPing != nil && ctx.Err() == nil {
+		presence, err := p.ping()
+		if p.options.OnPing != nil {
 			p.options.OnPing(presence, err)
 		}
 		var problem *Error
@@ -94,13 +91,15 @@ func (p *Pinger) run(ctx context.Context) {
 	}
 }
 
-func (p *Pinger) ping(ctx context.Context) (presence Presence, err error) {
+// ping pings once. No context ends it, since it could arrive nevertheless: only the client's Timeout does.
+func (p *Pinger) ping() (presence Presence, err error) {
 	p.mu.Lock()
 	activity := p.activity
 	p.mu.Unlock()
 	path := route("namespaces", p.namespace, "users", p.user, "ping")
 	body := Ping{Device: p.options.Device, Activity: activity}
-	return presence, p.client.do(ctx, request{method: http.MethodPost, path: path, body: body, single: true}, &presence)
+	r := request{method: http.MethodPost, path: path, body: body, again: never}
+	return presence, p.client.do(context.Background(), r, &presence)
 }
 
 // wait waits for a time, or until the activity changes. It reports whether to go on.

@@ -140,24 +140,26 @@ func (c *Client) PingUser(ctx context.Context, namespace, user string, ping Ping
 func (c *Client) RecordLeave(ctx context.Context, namespace, user string, leave Leave) (p Presence, err error) {
 	path := route("namespaces", namespace, "users", user, "leave")
 	body := Event{Device: leave.Device, After: leave.After, At: leave.At}
-	return p, c.do(ctx, request{method: http.MethodPost, path: path, body: body, once: true}, &p)
+	return p, c.do(ctx, request{method: http.MethodPost, path: path, body: body, again: ifRefused}, &p)
 }
 
 // RecordPings records up to 10,000 pings in 1 MiB of JSON, all or none, and returns how many.
 func (c *Client) RecordPings(ctx context.Context, namespace string, pings []Event) (recorded int, err error) {
-	return record(ctx, c, namespace, "pings", pings)
+	return record(ctx, c, namespace, "pings", always, pings)
 }
 
 // RecordLeaves records up to 10,000 leaves in 1 MiB of JSON, all or none, and returns how many.
 func (c *Client) RecordLeaves(ctx context.Context, namespace string, leaves []Event) (recorded int, err error) {
-	return record(ctx, c, namespace, "leaves", leaves)
+	return record(ctx, c, namespace, "leaves", ifRefused, leaves)
 }
 
 // record records events, each an [Event] or its JSON.
-func record[E any](ctx context.Context, c *Client, namespace, what string, events []E) (int, error) {
+func record[E any](
+	ctx context.Context, c *Client, namespace, what string, again repetition, events []E,
+) (recorded int, err error) {
 	var result struct{ Recorded int }
 	path, body := route("namespaces", namespace, what), map[string][]E{what: events}
-	r := request{method: http.MethodPost, path: path, body: body, once: what == "leaves"}
+	r := request{method: http.MethodPost, path: path, body: body, again: again}
 	return result.Recorded, c.do(ctx, r, &result)
 }
 

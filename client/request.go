@@ -25,11 +25,26 @@ type request struct {
 	path   string // see route
 	query  url.Values
 	header http.Header
-	body   any           // sent as JSON; nil for none
-	once   bool          // not safe to repeat, unless the server refused it
+	body   any // sent as JSON; nil for none
+	again  repetition
 	wait   time.Duration // for how long the server may wait before it answers
-	single bool          // not repeated at all
-	text   []byte        // body as JSON
+}
+
+// repetition says when a request that failed is sent again.
+type repetition int
+
+const (
+	always    repetition = iota // it is safe to repeat
+	ifRefused                   // unless the server may have acted on it
+	never
+)
+
+// text returns the body as JSON; nil for none. Names that are not UTF-8 are refused, not changed.
+func (r request) text() ([]byte, error) {
+	if r.body == nil {
+		return nil, nil
+	}
+	return jsonv2.Marshal(r.body)
 }
 
 // route makes a path of its parts; names of users can have any characters.
@@ -55,10 +70,14 @@ func (c *Client) do(ctx context.Context, r request, out any) error {
 
 // read is do without decoding.
 func (c *Client) read(ctx context.Context, r request) (body []byte, err error) {
-	err = c.repeat(ctx, r, func() error {
+	text, err := r.text()
+	if err != nil {
+		return nil, err
+	}
+	err = c.repeat(ctx, r.again, func() error {
 		try, cancel := context.WithTimeout(ctx, c.options.Timeout+r.wait)
 		defer cancel()
-		response, err := c.send(try, r)
+		response, err := c.send(try, r, text)
 		if err != nil {
 			return err
 		}
@@ -80,10 +99,10 @@ func (c *Client) read(ctx context.Context, r request) (body []byte, err error) {
 type cutError struct{ error }
 
 // repeat calls try until it succeeds, or fails in a way that a repetition would not change.
-func (c *Client) repeat(ctx context.Context, r request, try func() error) error {
+func (c *Client) repeat(ctx context.Context, allowed repetition, try func() error) error {
 	for tried := 1; ; tried++ {
 		err := try()
-		if err == nil || tried == c.options.Tries || r.single || ctx.Err() != nil || !again(err, r.once) {
+		if err == nil || tried == c.options.Tries || ctx.Err() != nil || !allowed.after(err) {
 			return err
 		}
 		wait := backoff(err, tried)
@@ -97,18 +116,21 @@ func (c *Client) repeat(ctx context.Context, r request, try func() error) error 
 	}
 }
 
-// again reports whether a request that failed can be sent again.
-func again(err error, once bool) bool {
+// after reports whether a request that failed is sent again.
+func (r repetition) after(err error) bool {
+	if r == never {
+		return false
+	}
 	var problem *Error
 	if errors.As(err, &problem) {
 		refused := problem.Status == http.StatusTooManyRequests || problem.Code == "overloaded" ||
 			problem.Code == "shutting_down"
-		return refused || !once && problem.Status >= 500 && problem.Status != http.StatusNotImplemented
+		return refused || r == always && problem.Status >= 500 && problem.Status != http.StatusNotImplemented
 	}
 	var operation *net.OpError
 	unsent := errors.As(err, &operation) && operation.Op == "dial"
 	var network *url.Error
-	return unsent || !once && (errors.As(err, &network) || errors.As(err, new(cutError)))
+	return unsent || r == always && (errors.As(err, &network) || errors.As(err, new(cutError)))
 }
 
 // backoff is how long to wait after a failure: what the server asked for, or a random time of up to a second, then up
@@ -125,42 +147,32 @@ func backoff(err error, tried int) time.Duration {
 
 // send sends a request once, or twice with a token that expired. An error that is not nil is an [*Error] if the server
 // answered.
-func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
-	if r.body != nil {
-		text, err := jsonv2.Marshal(r.body) // it refuses names that are not UTF-8 instead of changing them
-		if err != nil {
-			return nil, err
-		}
-		r.text = text
-	}
+func (c *Client) send(ctx context.Context, r request, text []byte) (*http.Response, error) {
 	token, err := c.credentials(ctx)
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.sendAs(ctx, r, token)
+	response, err := c.sendAs(ctx, r, text, token)
 	var problem *Error
 	if errors.As(err, &problem) && problem.Status == http.StatusUnauthorized && c.expired(token) {
 		if token, err = c.credentials(ctx); err != nil {
 			return nil, err
 		}
-		response, err = c.sendAs(ctx, r, token)
+		response, err = c.sendAs(ctx, r, text, token)
 	}
 	return response, err
 }
 
-func (c *Client) sendAs(ctx context.Context, r request, token string) (*http.Response, error) {
-	address := c.base + r.path
-	if len(r.query) > 0 {
-		address += "?" + r.query.Encode()
-	}
-	q, err := http.NewRequestWithContext(ctx, r.method, address, bytes.NewReader(r.text))
+func (c *Client) sendAs(ctx context.Context, r request, text []byte, token string) (*http.Response, error) {
+	q, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
+	q.URL.RawQuery = r.query.Encode()
 	for name, values := range r.header {
 		q.Header[name] = values
 	}
-	if r.text != nil {
+	if text != nil {
 		q.Header.Set("Content-Type", "application/json")
 	}
 	if token != "" {

@@ -160,6 +160,20 @@ func TestGathers(t *testing.T) {
 	}
 }
 
+// TestNextSkipsThoseWhoLeft: however much those had who no longer wait, the others are sent.
+func TestNextSkipsThoseWhoLeft(t *testing.T) {
+	left := make(chan struct{})
+	close(left)
+	g := gatherer[string, string]{}
+	for range 11 {
+		g.waiting = append(g.waiting, &gathered[string, string]{gone: left, item: strings.Repeat("a", maxBytes/10)})
+	}
+	g.waiting = append(g.waiting, &gathered[string, string]{item: "alice"})
+	batch := g.next()
+	require.Len(t, batch, 1)
+	require.Equal(t, "alice", batch[0].item)
+}
+
 // TestCacheForgets: a status is served for MaxAge, not past its end, and the number of users is bounded.
 func TestCacheForgets(t *testing.T) {
 	c, _, requests := scripted(t, answer(200, "", `{"as_of":"2026-01-01T00:00:00Z","users":[

@@ -50,8 +50,8 @@ func (r *Roster) Apply(changes Changes, err error) {
 	r.heard = r.time()
 }
 
-// Get returns a user, and whether that is known now. Unknown is not offline. Users of whom nothing was sent are grey if
-// all users are followed and have been read, and unknown otherwise.
+// Get returns a user's presence, and whether it is known now. Unknown is not offline. A user of whom nothing was sent
+// is known as grey if everyone is followed and the snapshot is complete; otherwise the user is unknown.
 func (r *Roster) Get(user string) (p Presence, known bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

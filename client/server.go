@@ -55,7 +55,7 @@ type WebhookAttempt struct {
 
 // TestWebhook sends a test event to the receiver of a webhook.
 func (c *Client) TestWebhook(ctx context.Context, webhook string) (a WebhookAttempt, err error) {
-	r := request{method: http.MethodPost, path: route("webhooks", webhook, "test"), once: true}
+	r := request{method: http.MethodPost, path: route("webhooks", webhook, "test"), again: ifRefused}
 	return a, c.do(ctx, r, &a)
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/http"
@@ -41,7 +42,7 @@ func (c *Client) ListDevices(ctx context.Context, namespace, user string) (d Use
 // repeated, since the user can have opened others.
 func (c *Client) CloseConnections(ctx context.Context, namespace, user string) error {
 	path := route("namespaces", namespace, "users", user, "connections")
-	return c.do(ctx, request{method: http.MethodDelete, path: path, once: true}, nil)
+	return c.do(ctx, request{method: http.MethodDelete, path: path, again: ifRefused}, nil)
 }
 
 // UserAvailability is what a user says about being available.
@@ -97,13 +98,10 @@ func (c *Client) ListContacts(
 	ctx context.Context, namespace, user string, l Contacts,
 ) (p PresencePage, err error) {
 	q := l.query()
-	for _, s := range l.Status {
-		q.Add("status", string(s))
-	}
 	if l.InCall != nil {
 		q.Set("in_call", strconv.FormatBool(*l.InCall))
 	}
-	page(q, l.Limit, l.Cursor)
+	page(q, l.Limit, l.Cursor, l.Status...)
 	err = c.do(ctx, request{method: http.MethodGet, path: contacts(namespace, user), query: q}, &p)
 	dated(p.Users, p.AsOf)
 	return p, err
@@ -111,7 +109,7 @@ func (c *Client) ListContacts(
 
 // Contacts returns all contacts of a user, page by page. It ends with the first error.
 func (c *Client) Contacts(ctx context.Context, namespace, user string, l Contacts) iter.Seq2[Presence, error] {
-	l.Limit = orElse(l.Limit, 1000)
+	l.Limit = cmp.Or(l.Limit, 1000)
 	return pages(l.Cursor, func(cursor string) ([]Presence, string, error) {
 		l := l
 		l.Cursor = cursor

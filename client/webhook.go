@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,14 +27,13 @@ type Verifier struct {
 func NewVerifier(secrets ...string) (*Verifier, error) {
 	v := &Verifier{}
 	for i, secret := range secrets {
-		text, ok := strings.CutPrefix(strings.TrimSpace(secret), "whsec_")
-		raw, err := base64.StdEncoding.DecodeString(text)
-		if !ok || err != nil || len(raw) < 24 || len(raw) > 64 {
-			return nil, fmt.Errorf("secret %d is not whsec_ and the base64 of 24 to 64 bytes", i)
-		}
-		hook, err := standardwebhooks.NewWebhookRaw(raw)
+		key, err := lastseen.ParseWebhookSecret(strings.TrimSpace(secret))
 		if err != nil {
-			return nil, fmt.Errorf("secret %d: %w", i, err)
+			return nil, fmt.Errorf("secret %d %w", i, err)
+		}
+		hook, err := standardwebhooks.NewWebhookRaw(key)
+		if err != nil {
+			return nil, err
 		}
 		v.secrets = append(v.secrets, hook)
 	}

@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"bufio"
 	"io"
 	"net/http"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
@@ -19,19 +17,7 @@ func TestAvatarsExample(t *testing.T) {
 	t.Parallel()
 	s := testserver.Start(t)
 	s.Post(t, alice+"/ping", "")
-	example := testenv.Command(testserver.Build(t, "examples/avatars"), "-listen", "127.0.0.1:0", "-lastseen", s.URL)
-	stderr, err := example.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, example.Start())
-	t.Cleanup(func() {
-		_ = example.Process.Kill()
-		_ = example.Wait()
-	})
-	lines := bufio.NewScanner(stderr)
-	require.True(t, lines.Scan())
-	_, url, ok := strings.Cut(lines.Text(), "showing avatars at ")
-	require.True(t, ok, lines.Text())
-	go io.Copy(io.Discard, stderr)
+	url, _ := startService(t, "examples/avatars", "showing avatars at ", "-lastseen", s.URL)
 	shows := func(text string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -42,7 +28,7 @@ func TestAvatarsExample(t *testing.T) {
 			defer response.Body.Close()
 			body, err := io.ReadAll(response.Body)
 			return err == nil && strings.Contains(string(body), text)
-		}, time.Minute, 50*time.Millisecond)
+		}, scenarioWait, 50*time.Millisecond)
 	}
 	shows(`title="green">●</span> alice`)
 	shows(`title="grey">●</span> bob`)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
@@ -67,22 +66,8 @@ func TestHooksExample(t *testing.T) {
 	t.Parallel()
 	mail, mails := mailServer(t)
 	secret := testserver.WriteFile(t, "hook", []byte("whsec_"+strings.Repeat("abcd", 8)+"\n"))
-	example := testenv.Command(testserver.Build(t, "examples/hooks"), "-listen", "127.0.0.1:0", "-secret-file", secret,
-		"-smtp", mail, "-domain", "example.org")
-	log := &testenv.Log{}
-	example.Stderr = log
-	require.NoError(t, example.Start())
-	t.Cleanup(func() {
-		_ = example.Process.Kill()
-		_ = example.Wait()
-	})
-	var url string
-	require.Eventually(t, func() bool {
-		_, rest, _ := strings.Cut(log.String(), "receiving at ")
-		address, _, complete := strings.Cut(rest, "\n")
-		url = address
-		return complete
-	}, scenarioWait, 10*time.Millisecond)
+	url, log := startService(t, "examples/hooks", "receiving at ",
+		"-secret-file", secret, "-smtp", mail, "-domain", "example.org")
 	s := testserver.Start(t, "--admin-listen", "127.0.0.1:0", "--config", testserver.WriteConfig(t, fmt.Sprintf(
 		"webhooks: {app: {url: %q, secrets-file: %q, namespaces: [chat], hold: 1s}}", url, secret)))
 	for _, user := range []string{"alice", "bob", "carol", "no%20address"} {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -80,4 +81,25 @@ func (e *example) interrupt(t *testing.T) {
 	left, err := os.ReadDir(e.dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// startService starts an example that is a service without a page. It returns the URL that its log has after a text,
+// and the log.
+func startService(t *testing.T, folder, before string, flags ...string) (url string, log *testenv.Log) {
+	t.Helper()
+	service := testenv.Command(testserver.Build(t, folder), append([]string{"-listen", "127.0.0.1:0"}, flags...)...)
+	log = &testenv.Log{}
+	service.Stderr = log
+	require.NoError(t, service.Start())
+	t.Cleanup(func() {
+		_ = service.Process.Kill()
+		_ = service.Wait()
+	})
+	require.Eventually(t, func() bool {
+		_, rest, _ := strings.Cut(log.String(), before)
+		address, _, complete := strings.Cut(rest, "\n")
+		url = address
+		return complete
+	}, scenarioWait, 10*time.Millisecond)
+	return url, log
 }

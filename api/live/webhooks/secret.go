@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,14 +9,11 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/lastseen/lastseen"
 )
 
-const (
-	secretPrefix = "whsec_"
-	minSecret    = 24 // bytes; the bounds are those of the specification
-	maxSecret    = 64
-	maxSecrets   = 8
-)
+const maxSecrets = 8
 
 // Secret signs events. It does not show itself when it is printed.
 type Secret struct{ signer *standardwebhooks.Webhook }
@@ -36,7 +32,7 @@ func ParseSecrets(text []byte) (secrets []Secret, err error) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
-		key, err := parseSecret(line)
+		key, err := lastseen.ParseWebhookSecret(line)
 		if err == nil && seen[string(key)] {
 			err = errors.New("is there twice")
 		}
@@ -57,21 +53,6 @@ func ParseSecrets(text []byte) (secrets []Secret, err error) {
 		return nil, fmt.Errorf("there are %d secrets: at most %d are allowed", len(secrets), maxSecrets)
 	}
 	return secrets, nil
-}
-
-// parseSecret returns the key of a secret. The library takes any length, and text without the prefix.
-func parseSecret(text string) (key []byte, err error) {
-	encoded, ok := strings.CutPrefix(text, secretPrefix)
-	if !ok {
-		return nil, errors.New("does not begin with " + secretPrefix)
-	}
-	if key, err = base64.StdEncoding.Strict().DecodeString(encoded); err != nil {
-		return nil, errors.New("is not valid base64 after " + secretPrefix)
-	}
-	if len(key) < minSecret || len(key) > maxSecret {
-		return nil, fmt.Errorf("has %d bytes; use %d to %d", len(key), minSecret, maxSecret)
-	}
-	return key, nil
 }
 
 // Verify reports whether one of some secrets signed an event, a short time ago, as its headers say.

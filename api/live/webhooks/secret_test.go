@@ -16,7 +16,7 @@ import (
 func secretOf(size int, first byte) string {
 	key := make([]byte, size)
 	key[0] = first
-	return secretPrefix + base64.StdEncoding.EncodeToString(key)
+	return "whsec_" + base64.StdEncoding.EncodeToString(key)
 }
 
 // TestParseSecrets: secrets are as the specification says, and errors do not show them.
