@@ -55,7 +55,7 @@ func (p *Pinger) SetActivity(activity string) {
 }
 
 // Stop ends the pings and records that the user left. It waits for a ping in progress, which could otherwise arrive
-// after the leave. Without Stop, the user turns grey by time. Do not call it in OnPing, whose end it waits for. If its context ends first, OnPing can still be called once.
+// after the leave. Without Stop, the user turns grey by time. Do not call it in OnPing, whose end it waits for.
 func (p *Pinger) Stop(ctx context.Context) error {
 	p.stop()
 	select {
