@@ -183,7 +183,7 @@ func (w *Watcher) takeEveryone(limit int) ([]Update, error) {
 	if n < m.first {
 		return nil, errBehind
 	}
-	c := collector{limit: limit, index: map[string]int{}}
+	c := collector{limit: limit, index: map[string]int{}, all: w.scan.lists()}
 	for ; n <= m.last(); n++ {
 		e := m.at(n)
 		if n > w.upTo[e.shard] && !e.blank && !c.add(e.user.name, e.was, e.presence) {
@@ -206,6 +206,7 @@ type collector struct {
 	limit int // of users
 	index map[string]int
 	users []collected
+	all   bool // also who is as before: a list made meanwhile may lack them
 }
 
 type collected struct {
@@ -231,10 +232,10 @@ func (c *collector) add(name string, was view, t presence) bool {
 	return true
 }
 
-// updates returns the users whose views changed.
+// updates returns the users whose views changed, or all.
 func (c *collector) updates() (users []Update) {
 	for k := range c.users {
-		if u := &c.users[k]; u.forced || !u.now.same(u.was) {
+		if u := &c.users[k]; c.all || u.forced || !u.now.same(u.was) {
 			update := u.update(u.name)
 			update.Was = u.was.published()
 			users = append(users, update)

@@ -35,6 +35,9 @@ func splitScan(all []store.Position) (positions []store.Position, scan store.Pos
 	return slices.Clone(all), "", false
 }
 
+// lists reports whether the next page is to have all users with some statuses, whom the store lists.
+func (s *scan) lists() bool { return s.more && s.position == "" && len(s.statuses) > 0 }
+
 // positions returns positions in the feed with that of the scan, if it has more pages.
 func (s *scan) positions(positions []store.Position) []store.Position {
 	if !s.more || positions == nil {
@@ -72,7 +75,7 @@ const maxEmptyScans = 16
 // all of them.
 func (w *Watcher) scanUsers(ctx context.Context, limit int) (names []string, next store.Position, err error) {
 	err = w.hub.withReadSlot(ctx, func() error {
-		if len(w.scan.statuses) > 0 && w.scan.position == "" {
+		if w.scan.lists() {
 			if names, err = w.listStatuses(ctx); err != nil || names != nil {
 				return err
 			}
@@ -120,7 +123,7 @@ func (w *Watcher) listStatuses(ctx context.Context) ([]string, error) {
 // addPage adds users as published to a batch of changes, and moves to the position that fits both. It returns errBehind
 // if the watcher has to begin again.
 func (w *Watcher) addPage(ctx context.Context, changes Batch, names []string) (Batch, error) {
-	added := &Watcher{hub: w.hub, f: w.f, users: store.Without(names, nil)}
+	added := &Watcher{hub: w.hub, f: w.f, users: store.Without(names, nil), isPage: true}
 	defer added.detachAll()
 	var page, forOthers mergedBatch
 	forOthers.add(changes)

@@ -35,6 +35,9 @@ func (s *fakeStore) ScanUsers(
 }
 
 func (s *fakeStore) List(_ context.Context, _ string, q store.ListQuery) ([]store.Record, error) {
+	if s.onList != nil {
+		s.onList()
+	}
 	if s.listed == nil {
 		return make([]store.Record, q.Limit), nil
 	}
@@ -121,6 +124,22 @@ func TestEveryoneStatuses(t *testing.T) {
 			w.publish("ann green")
 		}
 	})
+}
+
+// TestEveryoneStatusesOfFlapping: who is grey for just the moment at which the store lists users is in the snapshot all
+// the same, also if the list is empty.
+func TestEveryoneStatusesOfFlapping(t *testing.T) {
+	for _, others := range [][]store.Record{{}, {{User: "ann"}}} {
+		withFixture(t, 2, func(w *fixture) {
+			w.publish("ann green", "bob green")
+			watcher := w.watch(Query{Everyone: true, Statuses: []lastseen.Status{lastseen.Green}})
+			w.listed, w.onList = others, func() { w.publish("bob grey", "bob green") }
+			b := w.poll(watcher, 10)
+			require.Contains(w.t, names(b), "bob green")
+			require.False(w.t, b.More)
+			w.requireSent(watcher)
+		})
+	}
 }
 
 // TestEveryoneWithoutSnapshot: the first batch has only positions, also after a reset.

@@ -34,6 +34,7 @@ type fakeStore struct {
 	frozen  bool
 	ahead   time.Duration    // by which the clock is wrong
 	listed  []store.Record   // by List; nil for as many as asked
+	onList  func()           // called by List
 	events  lastseen.Instant // the number of changes of states, which is the time of each
 }
 

@@ -115,6 +115,7 @@ type Watcher struct {
 	delays   atomic.Bool // Next is to be called after a time in any case
 	closed   bool
 	reserved bool
+	isPage   bool // of a snapshot: it begins where the store is, also without users
 
 	scan      scan          // of everyone, for a snapshot
 	started   bool          // there was a batch, or that there is none: a reset waits for its turn
@@ -152,7 +153,8 @@ type unsent struct {
 // begin returns a snapshot.
 func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 	b := Batch{Snapshot: !reset, Reset: reset}
-	if len(w.users) > 0 {
+	reads := len(w.users) > 0 || w.isPage
+	if reads {
 		s, err := w.snapshot(ctx, w.users)
 		if err != nil {
 			return Batch{}, err
@@ -171,11 +173,11 @@ func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 	if reset || w.restarts != w.f.restarts {
 		w.noticeAll()
 	}
-	if len(w.users) == 0 {
+	if !reads {
 		b.AsOf, b.Positions = w.f.asOf, w.f.m.positions
 	}
 	w.positions, w.needsReset = b.Positions, false
-	if len(w.users) == 0 {
+	if !reads {
 		w.attach(b.Positions)
 	}
 	if w.everyone {
