@@ -33,7 +33,7 @@ func (s *stream) load(ctx context.Context) error {
 		return err
 	}
 	if n.Restored {
-		kept, s.nextReset = place{}, time.Time{}
+		kept, s.resetAt = place{}, time.Time{}
 	}
 	s.place, s.version, s.saved, s.lost = kept, n.Version, time.Now(), s.lost || n.Version != ""
 	return nil

@@ -199,7 +199,7 @@ func TestLostNotes(t *testing.T) {
 					require.NoError(t, err)
 				}
 				f.send(comes("alice"))
-				time.Sleep(followRetry)
+				time.Sleep(feedResetEvery)
 				require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
 			})
 		})

@@ -41,9 +41,9 @@ type stream struct {
 	held    held
 	counted int // of held, in the runner's sum
 
-	nextReset time.Time                 // when a reset costs nothing
-	spare     bool                      // one reset can be earlier
-	failing   atomic.Pointer[time.Time] // since when the receiver accepts nothing; nil if it accepted the last event
+	resetAt time.Time                 // when a reset was delivered last
+	atEnd   time.Time                 // when the feed was read to its end last
+	failing atomic.Pointer[time.Time] // since when the receiver accepts nothing; nil if it accepted the last event
 
 	// The runner's.
 
@@ -83,20 +83,16 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// awaitReset waits until a reset may be sent: one in resetEvery, and another one if there was none for long.
+// awaitReset waits until a reset may be sent. If the receiver is too slow, that can take long. If it kept up, the feed
+// is at fault, and no receiver is to be wrong for as long as that.
 func (s *stream) awaitReset(ctx context.Context) {
-	if wait := time.Until(s.nextReset); wait > 0 && !s.spare {
+	every := resetEvery
+	if time.Since(s.atEnd) < keptUp {
+		every = feedResetEvery
+	} else if time.Since(s.resetAt) < every {
 		s.failed(time.Now(), errLost)
-		store.Pause(ctx, wait)
 	}
-}
-
-// noteReset notes that a reset was delivered.
-func (s *stream) noteReset() {
-	now := time.Now()
-	s.spare = now.Sub(s.nextReset) >= resetEvery || s.spare && !now.Before(s.nextReset)
-	s.nextReset = now.Add(resetEvery)
-	s.r.o.Observe.Reset(s.r.current.Load().Name)
+	store.Pause(ctx, time.Until(s.resetAt.Add(every)))
 }
 
 // count adds what is held to the sum of the webhook.
@@ -129,6 +125,9 @@ func (s *stream) follow(ctx context.Context) error {
 		b, ok, again := feed.Batch{}, false, fullRetry
 		if s.r.held.Load() < maxHeld {
 			b, ok, again, err = w.Next(ctx, maxUsers)
+			if err == nil && !b.Reset && (!ok || !b.More || b.Page || b.Snapshot) {
+				s.atEnd = time.Now()
+			}
 		}
 		if err == nil && ok {
 			err = s.take(ctx, b, first)
@@ -255,7 +254,8 @@ func (s *stream) deliver(ctx context.Context, e event) (instead []event, err err
 		case Delivered:
 			s.recovered()
 			if e.Kind == Reset {
-				s.noteReset()
+				s.resetAt = time.Now()
+				s.r.o.Observe.Reset(w.Name)
 			}
 			return nil, nil
 		case TooLarge, Refused:

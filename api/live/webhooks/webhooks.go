@@ -7,8 +7,8 @@
 // parts of a snapshot; changes follow. An event is sent again, with the same bytes and the same ID, until the receiver
 // accepts or refuses it; the next one waits for that. How far the sequence is, and the events that come next, are kept
 // in the store. If that place is lost, since the receiver was away for longer than the feed keeps changes, or the store
-// lost data, the sequence begins again, with a reset before the snapshot. That is at most once in [resetEvery], but for
-// one reset if there was none for long.
+// lost data, the sequence begins again, with a reset before the snapshot. For a receiver that is too slow, that is at
+// most once in [resetEvery].
 //
 // One server at a time, the one with the lease, delivers for a webhook. One that takes over goes on from the place. Two
 // that deliver at once, since one was suspended, send the same events in the same order: a place is replaced only by
@@ -136,11 +136,16 @@ const (
 	leaseTime  = 6 * time.Second
 	holdTime   = 4 * time.Second // after asking for the lease, it is used
 	renewRetry = 500 * time.Millisecond
-	listEvery  = 5 * time.Second  // namespaces are listed
-	listShare  = 20               // the time from one list to the next is so many times that of a list, at least
-	endAfter   = time.Minute      // a namespace that is not listed is not followed any longer
-	listPage   = 1000             // namespaces in one call of the store
-	resetEvery = 10 * time.Minute // at least, from one reset of a namespace to the next
+	listEvery  = 5 * time.Second // namespaces are listed
+	listShare  = 20              // the time from one list to the next is so many times that of a list, at least
+	endAfter   = time.Minute     // a namespace that is not listed is not followed any longer
+	listPage   = 1000            // namespaces in one call of the store
+
+	// At least, from one reset of a namespace to the next: if the receiver is too slow, and if it is not.
+
+	resetEvery     = 10 * time.Minute
+	feedResetEvery = 10 * time.Second
+	keptUp         = 30 * time.Second // after the feed was read to its end, the receiver is not too slow
 
 	renewTimeout = time.Second // of asking for the lease
 
