@@ -13,6 +13,14 @@ type Leaser interface {
 	Lease(ctx context.Context, name string, ttl time.Duration) (bool, error)
 }
 
+// Release gives up a lease, by requesting it for the shortest time possible. If that fails within a second, the lease
+// ends by itself.
+func Release(ctx context.Context, l Leaser, name string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, _ = l.Lease(ctx, name, time.Millisecond)
+}
+
 // Notes keep what processes note for each other: how far work is, so that the next one goes on from there. Each name,
 // a valid name of a namespace, has notes of its own.
 type Notes interface {

@@ -3,6 +3,8 @@ package calls
 import (
 	"context"
 	"time"
+
+	"github.com/lastseen/lastseen/store"
 )
 
 const (
@@ -39,7 +41,7 @@ func (w *watch) forget() {
 	w.namespaces, w.due = map[string]*watched{}, schedule[string]{}
 }
 
-// release gives up the lease, by requesting it for the shortest time possible.
+// release gives up the lease.
 func (w *watch) release(ctx context.Context) {
 	w.mu.Lock()
 	held := w.held > w.monotonic()
@@ -48,11 +50,7 @@ func (w *watch) release(ctx context.Context) {
 	if !held {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-	defer cancel()
-	if _, err := w.store.Lease(ctx, leaseName, time.Millisecond); err != nil {
-		w.logger.Debug("cannot give up the lease; it ends by itself", "lease", leaseName, "error", err)
-	}
+	store.Release(ctx, w.store, leaseName)
 	w.asked = 0
 }
 

@@ -131,7 +131,7 @@ func (k *Manager) Run(ctx context.Context) {
 	loop(ctx, k.watch.wake, k.watch.work)
 	running.Wait()
 	k.watch.running.Wait()
-	k.watch.release(context.WithoutCancel(ctx))
+	k.watch.release(ctx)
 }
 
 // loop calls work, which returns after which time to call it again, until the context ends.

@@ -10,10 +10,9 @@ import (
 )
 
 const (
-	leaseName      = "calls"
-	leaseTime      = 6 * time.Second
-	leaseRenew     = 2 * time.Second
-	releaseTimeout = time.Second // a server that stops does not wait longer
+	leaseName  = "calls"
+	leaseTime  = 6 * time.Second
+	leaseRenew = 2 * time.Second
 
 	visitEvery = store.MaxCallGap / 2   // each namespace, at least
 	visitPause = 100 * time.Millisecond // between two visits of a namespace because of signals

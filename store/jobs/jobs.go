@@ -27,9 +27,8 @@ const (
 	listPage  = 100              // namespaces read in one call
 	listPause = time.Millisecond // between these calls, for the sake of requests
 
-	leaseTime      = 3 * time.Minute // longer than roundEvery and a call, so that the lease outlives a pause
-	leaseRenew     = 30 * time.Second
-	releaseTimeout = time.Second // a server that stops does not wait longer for Redis
+	leaseTime  = 3 * time.Minute // longer than roundEvery and a call, so that the lease outlives a pause
+	leaseRenew = 30 * time.Second
 )
 
 // runner runs a job on one server at a time: the one that holds the job's lease. When that server stops or dies, the
@@ -64,7 +63,7 @@ func newRunner(s store.Store, lease, failure string, logger *slog.Logger) *runne
 // run calls round at every interval until the context ends. Then it gives up the lease, so that the next server does
 // not have to wait for its end.
 func (r *runner) run(ctx context.Context, round func(context.Context) error) {
-	defer r.release(context.WithoutCancel(ctx))
+	defer r.release(ctx)
 	for ctx.Err() == nil {
 		r.begun = r.monotonic()
 		if err := round(ctx); err != nil {
@@ -167,17 +166,13 @@ func (r *runner) hasLease(ctx context.Context) bool {
 	return r.holding
 }
 
-// release gives up the lease by requesting it once more, for the shortest time possible.
+// release gives up the lease.
 func (r *runner) release(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.holding || r.monotonic() >= r.asked+leaseTime {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-	defer cancel()
-	if _, err := r.store.Lease(ctx, r.lease, time.Millisecond); err != nil {
-		r.logger.Debug("cannot give up the lease; it ends by itself", "lease", r.lease, "error", err)
-	}
+	store.Release(ctx, r.store, r.lease)
 	r.holding = false
 }

@@ -74,7 +74,7 @@ func (r *runner) run(ctx context.Context) {
 	var granted, list time.Time
 	for ctx.Err() == nil {
 		asked, next := time.Now(), lookEvery
-		ok, err := r.lease(ctx, leaseTime)
+		ok, err := r.lease(ctx)
 		switch {
 		case ok:
 			granted = asked
@@ -96,14 +96,14 @@ func (r *runner) run(ctx context.Context) {
 	}
 	r.stop(ctx, func(*stream) bool { return true })
 	if r.setHolding(ctx, time.Time{}); time.Since(granted) < leaseTime { // so that the next server need not wait
-		_, _ = r.lease(context.WithoutCancel(ctx), time.Millisecond)
+		store.Release(ctx, r.o.Store, notePrefix+r.name)
 	}
 }
 
-func (r *runner) lease(ctx context.Context, ttl time.Duration) (bool, error) {
+func (r *runner) lease(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	return r.o.Store.Lease(ctx, notePrefix+r.name, ttl)
+	return r.o.Store.Lease(ctx, notePrefix+r.name, leaseTime)
 }
 
 // setHolding notes whether this server delivers until a time, and returns whether there is anything to deliver to.
