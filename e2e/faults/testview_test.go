@@ -98,6 +98,9 @@ func (v *view) connect() {
 func (v *view) apply(e feedEvent) {
 	v.stats.events++
 	v.newest = lastseen.InstantOf(e.received)
+	if e.name == "reset" {
+		v.asOf = 0 // a failover can have lost how far the feed was
+	}
 	asOf, err := lastseen.ParseTime(e.AsOf)
 	switch {
 	case err != nil:
