@@ -123,9 +123,10 @@ func arrows() map[string][]string {
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
 			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/guard",
-			"api/live/webhooks", "cmd/lastseen/internal/config", "cmd/lastseen/internal/admin",
-			"cmd/lastseen/internal/tracing",
+			"api/live/webhooks", "cmd/lastseen/internal/cli", "cmd/lastseen/internal/config",
+			"cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",
 		},
+		"cmd/lastseen/internal/cli": {"", "client"}, // as others use lastseen: over HTTP
 		"cmd/lastseen/internal/config": {
 			"", "api", "api/auth", "api/guard", "api/live/webhooks", "store/connections", "store/feed",
 			"store/redisstore",
@@ -146,6 +147,10 @@ func dependencies() map[string]string {
 		"github.com/redis/go-redis/v9":                             "Redis; given",
 		"github.com/go-json-experiment/json":                       "strict JSON",
 		"github.com/alecthomas/kong":                               "the command line",
+		"charm.land/bubbletea/v2":                                  "a table on a terminal",
+		"github.com/charmbracelet/x/ansi":                          "the width of text on a terminal",
+		"github.com/charmbracelet/x/term":                          "whether the output is a terminal",
+		"github.com/charmbracelet/colorprofile":                    "colours for terminals alone",
 		"github.com/golang-jwt/jwt/v5":                             "tokens of users",
 		"github.com/MicahParks/jwkset":                             "the public keys that an issuer of tokens publishes",
 		"github.com/tidwall/btree":                                 "order in memory, with ranks and cheap copies",

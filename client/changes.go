@@ -86,7 +86,7 @@ func (c *Client) FollowChanges(ctx context.Context, namespace string, f Follow) 
 				f.Cursor = "" // begin again: the first changes are a reset
 				continue
 			}
-			if !yield(Changes{}, err) || ctx.Err() != nil || answered && problem.permanent() {
+			if !yield(Changes{}, err) || ctx.Err() != nil || answered && problem.Permanent() {
 				return
 			}
 			if c.sleep(ctx, max(retry, backoff(err, max(failed, 1)))) != nil {

@@ -76,7 +76,7 @@ func (p *Pinger) run() {
 			p.options.OnPing(presence, err)
 		}
 		var problem *Error
-		if errors.As(err, &problem) && problem.permanent() {
+		if errors.As(err, &problem) && problem.Permanent() {
 			return
 		}
 		next, changed := max(time.Duration(presence.PingAfterMs)*time.Millisecond, time.Second), p.changed

@@ -36,8 +36,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("lastseen: %s: %s (request %s)", e.Code, e.Detail, e.RequestID)
 }
 
-// permanent reports whether the same request cannot succeed later. What a proxy answers says nothing about that.
-func (e *Error) permanent() bool {
+// Permanent reports whether the same request cannot succeed later. What a proxy answers says nothing about that.
+func (e *Error) Permanent() bool {
 	return e.Code != "" && e.Status < 500 && e.Status != http.StatusTooManyRequests
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/cli"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store/filestore"
 )
@@ -25,7 +26,7 @@ type backupCmd struct {
 }
 
 // Run writes the file. It has its name only when it is complete, verified and on the disk.
-func (b *backupCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
+func (b *backupCmd) Run(ctx context.Context, std cli.Streams, loader config.Loader) error {
 	listen, err := loader.Address("admin-listen")
 	if err != nil {
 		return err
@@ -55,7 +56,7 @@ func (b *backupCmd) Run(ctx context.Context, std streams, loader config.Loader) 
 	if err := errors.Join(os.Rename(next.Name(), b.File), filestore.SyncDir(b.File)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "%s: %d bytes, verified\n", b.File, info.Size())
+	_, err = fmt.Fprintf(std.Out, "%s: %d bytes, verified\n", b.File, info.Size())
 	return err
 }
 

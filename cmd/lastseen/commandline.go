@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/cli"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
@@ -21,8 +22,9 @@ type commands struct {
 	Backup  backupCmd  `cmd:"" help:"Save the data of a running service with a file store."`
 	Key     keyCmd     `cmd:"" help:"Create API keys."`
 	Token   tokenCmd   `cmd:"" help:"Create JWTs for testing."`
-	Webhook webhookCmd `cmd:"" help:"Enable webhooks, and receive them for testing."`
 	Version versionCmd `cmd:"" help:"Print the version."`
+
+	cli.Commands
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 }
@@ -32,15 +34,16 @@ type exitCode int
 
 // newCommandLine returns the parser of the command line. It fills the fields of commands, except those of settings:
 // their flags go to a [config.Loader] as text.
-func newCommandLine(ctx context.Context, std streams) (*kong.Kong, error) {
+func newCommandLine(ctx context.Context, std cli.Streams) (*kong.Kong, error) {
 	loader := config.Loader{Flags: map[string]string{}, Environ: os.Environ()}
 	return kong.New(&commands{},
 		kong.Name("lastseen"),
 		kong.Description("A presence service: tracks who is online and who was online recently."),
 		kong.Vars{"version": versionLine()},
-		kong.Writers(std.out, std.err),
+		kong.Writers(std.Out, std.Err),
 		kong.Exit(func(code int) { panic(exitCode(code)) }),
 		kong.PostBuild(func(k *kong.Kong) error { return kong.Visit(k.Model, captureSettings(loader.Flags)) }),
+		kong.ExplicitGroups([]kong.Group{{Key: "server", Title: "Commands for a running server:"}}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(std, loader),
 	)
@@ -104,13 +107,13 @@ const settingsHelp = "Each setting is a flag, an environment variable and a name
 type configCmd struct{ config.Settings }
 
 // Run prints the configuration, or fails with everything that is wrong with it.
-func (*configCmd) Run(std streams, loader config.Loader) error {
+func (*configCmd) Run(std cli.Streams, loader config.Loader) error {
 	c, err := loader.Load()
 	for _, warning := range c.Warnings {
-		fmt.Fprintf(std.err, "lastseen: warning: %s\n", warning)
+		fmt.Fprintf(std.Err, "lastseen: warning: %s\n", warning)
 	}
 	if err != nil {
 		return err
 	}
-	return c.Print(std.out, version().Version)
+	return c.Print(std.Out, version().Version)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/cli"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
@@ -24,7 +25,7 @@ type healthCmd struct {
 }
 
 // Run returns an error unless the server responds.
-func (*healthCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
+func (*healthCmd) Run(ctx context.Context, std cli.Streams, loader config.Loader) error {
 	listen, err := loader.Address("listen")
 	if err != nil {
 		return err
@@ -45,7 +46,7 @@ func (*healthCmd) Run(ctx context.Context, std streams, loader config.Loader) er
 	case status != http.StatusOK:
 		return fmt.Errorf("%s returned %d %s", address, status, http.StatusText(status))
 	}
-	_, err = fmt.Fprintln(std.out, "ok")
+	_, err = fmt.Fprintln(std.Out, "ok")
 	return err
 }
 
@@ -87,8 +88,8 @@ func healthAddress(listen string) (string, error) {
 type versionCmd struct{}
 
 // Run prints one line.
-func (versionCmd) Run(std streams) error {
-	_, err := fmt.Fprintln(std.out, versionLine())
+func (versionCmd) Run(std cli.Streams) error {
+	_, err := fmt.Fprintln(std.Out, versionLine())
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/cli"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
@@ -20,7 +21,7 @@ type keyNewCmd struct {
 }
 
 // Run prints the key, and below it the lines for a configuration file.
-func (cmd *keyNewCmd) Run(std streams) error {
+func (cmd *keyNewCmd) Run(std cli.Streams) error {
 	var wrong config.Error
 	if err := config.CheckKeyName(cmd.Name); err != nil {
 		wrong.Addf("--name: %v", err)
@@ -37,7 +38,7 @@ func (cmd *keyNewCmd) Run(std streams) error {
 		return err
 	}
 	key, hash := auth.NewKey()
-	fmt.Fprintf(std.out, "%s\n\nkeys:\n", key)
-	config.PrintKey(std.out, auth.Key{Name: cmd.Name, Hash: hash, Scopes: scopes, Namespaces: namespaces}, "")
+	fmt.Fprintf(std.Out, "%s\n\nkeys:\n", key)
+	config.PrintKey(std.Out, auth.Key{Name: cmd.Name, Hash: hash, Scopes: scopes, Namespaces: namespaces}, "")
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/cli"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
@@ -25,11 +26,6 @@ func main() {
 	// The first signal asks for an orderly end; a second one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// streams are where commands write.
-type streams struct {
-	out, err io.Writer
 }
 
 // run executes one command line and returns the exit code: 0 for success, 1 for a failure, 2 if the command line or a
@@ -44,7 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 			panic(cause)
 		}
 	}()
-	line, err := newCommandLine(ctx, streams{stdout, stderr})
+	line, err := newCommandLine(ctx, cli.Streams{Out: stdout, Err: stderr})
 	if err != nil {
 		return fail(stderr, err, 1)
 	}
@@ -73,7 +69,7 @@ func redact(err error, args []string) error {
 }
 
 func fail(stderr io.Writer, err error, code int) int {
-	fmt.Fprintf(stderr, "lastseen: %v\n", err)
+	fmt.Fprintf(stderr, "lastseen: %s\n", cli.Message(err))
 	return code
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/guard"
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/cli"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/tracing"
 	"github.com/lastseen/lastseen/store"
@@ -42,7 +43,7 @@ const shutdownTimeout = 5 * time.Second
 type serveCmd struct{ config.Settings }
 
 // Run serves until the context ends, finishes the requests in progress, and flushes the store.
-func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
+func (*serveCmd) Run(ctx context.Context, std cli.Streams, loader config.Loader) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -52,7 +53,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 	}
 	level := new(slog.LevelVar)
 	level.Set(c.LogLevel)
-	logger := newLogger(c.LogFormat, std.err, level)
+	logger := newLogger(c.LogFormat, std.Err, level)
 	for _, warning := range c.Warnings {
 		logger.Warn(warning)
 	}
@@ -171,7 +172,7 @@ func openError(path string, err error) error {
 
 // serve prints where the server is, and serves requests until the context ends.
 func serve(
-	ctx context.Context, std streams, clients, operators net.Listener, running *runtimeConfig, where string,
+	ctx context.Context, std cli.Streams, clients, operators net.Listener, running *runtimeConfig, where string,
 	hangups <-chan os.Signal,
 ) error {
 	c, logger := running.config(), running.logger
@@ -186,7 +187,7 @@ func serve(
 	defer stopAdmin()
 	stopJobs := running.startJobs(ctx, hangups)
 	defer stopJobs()
-	fmt.Fprintf(std.out, "%s", banner{
+	fmt.Fprintf(std.Out, "%s", banner{
 		listen: listener.Addr(), tls: c.TLSCert != "", admin: operators, store: where,
 		callers: c.Callers(),
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/cli"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
@@ -42,7 +43,7 @@ type tokenSettings struct {
 }
 
 // Run prints the token.
-func (cmd *tokenNewCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
+func (cmd *tokenNewCmd) Run(ctx context.Context, std cli.Streams, loader config.Loader) error {
 	c, err := loader.Reload()
 	if err != nil {
 		return err
@@ -51,7 +52,7 @@ func (cmd *tokenNewCmd) Run(ctx context.Context, std streams, loader config.Load
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(std.out, token)
+	fmt.Fprintln(std.Out, token)
 	return nil
 }
 

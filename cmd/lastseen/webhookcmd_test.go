@@ -59,10 +59,10 @@ func TestWebhookEnable(t *testing.T) {
 	require.Equal(t, map[string]any{"result": "delivered", "reason": nil}, s.Post(t, "/v1/webhooks/app/test", ""))
 
 	for want, line := range map[string]string{
-		"webhook_not_found":   "webhook enable a/b --server " + s.URL,
-		"--server: use":       "webhook enable app --server localhost:8080",
-		"no such file":        "webhook enable app --key-file missing",
-		"expected \"<name>\"": "webhook enable",
+		"webhook_not_found":                "webhook enable a/b --server " + s.URL,
+		"--server: URL of the server: use": "webhook enable app --server localhost:8080",
+		"no such file":                     "webhook enable app --key-file missing",
+		"expected \"<name>\"":              "webhook enable",
 	} {
 		code, _, log := runInProcess(strings.Fields(line)...)
 		require.NotZero(t, code)

@@ -193,7 +193,7 @@ func TestDotsRespectPreferences(t *testing.T) {
 	b.Do(t, untilSpoken("alice, online", "bob, last seen 3 minutes ago"))
 	const dot = `getComputedStyle(document.querySelector("presence-dot"))`
 	b.Do(t, until(dot+`.transitionDuration == "0s"`))
-	const system = `getComputedStyle(document.querySelector("p")).color` //nolint:misspell // CSS
+	const system = `getComputedStyle(document.querySelector("p")).color`
 	paints := "(() => {" + drawing + `return [...document.querySelectorAll("presence-dot")].map(paint)})()`
 	require.NotContains(t, testbrowser.Measure[[]string](t, b, paints), testbrowser.Evaluate[string](t, b, system))
 	const forced = "forced-colors: active" //nolint:misspell // CSS

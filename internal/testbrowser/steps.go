@@ -55,7 +55,7 @@ func Measure[T any](t *testing.T, b *Browser, expression string) T {
 func PrefersScheme(scheme string) Step {
 	return func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
 		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}, //nolint:misspell // CSS
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		})
 		return chromedp.Void{}, err
 	}

@@ -3,8 +3,6 @@ package webhooks
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,11 +51,6 @@ func ParseSecrets(text []byte) (secrets []Secret, err error) {
 		return nil, fmt.Errorf("there are %d secrets: at most %d are allowed", len(secrets), maxSecrets)
 	}
 	return secrets, nil
-}
-
-// Verify reports whether one of some secrets signed an event, a short time ago, as its headers say.
-func Verify(secrets []Secret, body []byte, header http.Header) bool {
-	return slices.ContainsFunc(secrets, func(s Secret) bool { return s.signer.Verify(body, header) == nil })
 }
 
 // sign returns the signatures by all secrets, for the header: the specification separates them by spaces.
