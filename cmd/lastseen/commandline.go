@@ -17,6 +17,7 @@ import (
 // commands is the command line.
 type commands struct {
 	Serve   serveCmd   `cmd:"" default:"withargs" help:"Run the service (the default)."`
+	Init    initCmd    `cmd:"" help:"Write a first configuration file, with an API key."`
 	Config  configCmd  `cmd:"" help:"Print the effective settings and where each comes from, or all errors in them."`
 	Health  healthCmd  `cmd:"" help:"Check that a running service is alive. For container health checks."`
 	Backup  backupCmd  `cmd:"" help:"Save the data of a running service with a file store."`
@@ -104,15 +105,22 @@ const settingsHelp = "Each setting is a flag, an environment variable and a name
 	"Durations need a unit: 500ms, 90s, 5m, 1h30m."
 
 // configCmd prints the effective configuration. It has the flags of serve.
-type configCmd struct{ config.Settings }
+type configCmd struct {
+	config.Settings
+	Check bool `help:"Print only what is wrong, or that nothing is."`
+}
 
 // Run prints the configuration, or fails with everything that is wrong with it.
-func (*configCmd) Run(std cli.Streams, loader config.Loader) error {
+func (cmd *configCmd) Run(std cli.Streams, loader config.Loader) error {
 	c, err := loader.Load()
 	for _, warning := range c.Warnings {
 		fmt.Fprintf(std.Err, "lastseen: warning: %s\n", warning)
 	}
 	if err != nil {
+		return err
+	}
+	if cmd.Check {
+		_, err := fmt.Fprintln(std.Out, "ok")
 		return err
 	}
 	return c.Print(std.Out, version().Version)

@@ -34,6 +34,8 @@ type Commands struct {
 	Namespaces      namespacesCmd      `cmd:"" group:"server" help:"List the namespaces."`
 	Forget          forgetCmd          `cmd:"" group:"server" help:"Delete what is stored of a user."`
 	DeleteNamespace deleteNamespaceCmd `cmd:"" group:"server" help:"Delete all users of a namespace."`
+	Export          exportCmd          `cmd:"" group:"server" help:"Print all users, as NDJSON that import takes."`
+	Import          importCmd          `cmd:"" group:"server" help:"Record when users were seen, from a file."`
 	Webhook         webhookCmd         `cmd:"" group:"server" help:"Enable webhooks, and receive them for testing."`
 }
 
