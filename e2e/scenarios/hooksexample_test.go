@@ -70,9 +70,8 @@ func TestHooksExample(t *testing.T) {
 		"-secret-file", secret, "-smtp", mail, "-domain", "example.org")
 	s := testserver.Start(t, "--admin-listen", "127.0.0.1:0", "--config", testserver.WriteConfig(t, fmt.Sprintf(
 		"webhooks: {app: {url: %q, secrets-file: %q, namespaces: [chat], hold: 5s}}", url, secret)))
-	for _, user := range []string{"alice", "bob", "carol", "no%20address"} {
-		s.Post(t, "/v1/namespaces/chat/users/"+user+"/ping", "")
-	}
+	s.Post(t, "/v1/namespaces/chat/pings", // at once, so that all are in the snapshot
+		`{"pings":[{"user":"alice"},{"user":"bob"},{"user":"carol"},{"user":"no address"}]}`)
 	require.Eventually(t, func() bool { // a snapshot, after a reset if the namespace was there first
 		metrics, delivered := s.Metrics(t), `lastseen_webhooks_requests_total{result="delivered",webhook="app"} `
 		return strings.Contains(metrics, delivered+"2") ||
@@ -83,6 +82,7 @@ func TestHooksExample(t *testing.T) {
 	for _, user := range []string{"no%20address", "alice", "bob"} {
 		s.Post(t, "/v1/namespaces/chat/users/"+user+"/leave", "")
 	}
+	require.Eventually(t, func() bool { return len(mails) == 2 }, scenarioWait, 50*time.Millisecond)
 	require.ElementsMatch(t, []string{"alice@example.org", "bob@example.org"}, []string{<-mails, <-mails})
 	require.Contains(t, log.String(), "451")
 	require.Contains(t, log.String(), `"no address" has no address`)

@@ -35,10 +35,13 @@ type fixture struct {
 	reply    reply
 	requests []received
 	batches  []feed.Batch // that the next watcher has
+	backlog  []feed.Batch // that the next watcher begins with
 	wake     func()
 	watchers int
 	closed   int
 	position int              // of the last batch
+	delayed  bool             // a watcher without batches waits for its turn; otherwise it has read everything
+	paging   bool             // a snapshot has more pages
 	feedLost bool             // what is after any position is not known
 	after    []store.Position // of the last watcher
 	names    []string         // the namespaces
@@ -154,6 +157,9 @@ func (f *fixture) Next(ctx context.Context, _ int) (b feed.Batch, ok bool, again
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.batches) == 0 {
+		if !f.delayed {
+			b.Positions = []store.Position{store.Position(strconv.Itoa(f.position))}
+		}
 		return b, false, time.Hour, ctx.Err()
 	}
 	b, f.batches = f.batches[0], f.batches[1:]
@@ -178,7 +184,9 @@ func (f *fixture) watch(_ context.Context, namespace string, q feed.Query) (Watc
 	switch {
 	case q.After == nil:
 		zoe := update("zoe", "", lastseen.Green)
-		f.batches = []feed.Batch{{Snapshot: true, Users: []feed.Update{zoe}, Positions: f.next()}}
+		f.batches = []feed.Batch{{Snapshot: true, Users: []feed.Update{zoe}, Positions: f.next(), More: f.paging}}
+	case f.backlog != nil:
+		f.batches, f.backlog = f.backlog, nil
 	case f.feedLost:
 		f.batches = []feed.Batch{{Reset: true, Positions: f.next()}}
 	}
@@ -216,6 +224,7 @@ func (f *fixture) next() []store.Position {
 
 // send has the feed changed.
 func (f *fixture) send(batches ...feed.Batch) {
+	synctest.Wait() // a watcher that begins at this instant has begun
 	f.locked(func() {
 		for _, b := range batches {
 			b.Positions = f.next()

@@ -42,7 +42,8 @@ type stream struct {
 	counted int // of held, in the runner's sum
 
 	resetAt time.Time                 // when a reset was delivered last
-	atEnd   time.Time                 // when the feed was read to its end last
+	behind  time.Time                 // since when the feed was not read to its end; zero if it was
+	slow    bool                      // the receiver does not keep up
 	failing atomic.Pointer[time.Time] // since when the receiver accepts nothing; nil if it accepted the last event
 
 	// The runner's.
@@ -83,16 +84,31 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// awaitReset waits until a reset may be sent. If the receiver is too slow, that can take long. If it kept up, the feed
+// awaitReset waits until a reset may be sent. If the receiver is too slow, that can take long. If it keeps up, the feed
 // is at fault, and no receiver is to be wrong for as long as that.
 func (s *stream) awaitReset(ctx context.Context) {
-	every := resetEvery
-	if time.Since(s.atEnd) < keptUp {
-		every = feedResetEvery
-	} else if time.Since(s.resetAt) < every {
+	every := feedResetEvery
+	if s.slow {
+		every = resetEvery
+	}
+	if s.slow && time.Since(s.resetAt) < every {
 		s.failed(time.Now(), errLost)
 	}
 	store.Pause(ctx, time.Until(s.resetAt.Add(every)))
+}
+
+// keepsUp notes whether the receiver keeps up with what is read of the feed. A reset says nothing about that, and
+// neither does a watcher that has to wait for its turn.
+func (s *stream) keepsUp(b feed.Batch) {
+	switch {
+	case b.Reset || b.Positions == nil:
+	case !b.More || b.Page || b.Snapshot:
+		s.slow, s.behind = false, time.Time{}
+	case s.behind.IsZero():
+		s.behind = time.Now()
+	default:
+		s.slow = s.slow || time.Since(s.behind) >= keptUp
+	}
 }
 
 // count adds what is held to the sum of the webhook.
@@ -120,13 +136,13 @@ func (s *stream) follow(ctx context.Context) error {
 		return err
 	}
 	defer w.Close()
-	s.read = s.place.Positions
+	s.read, s.behind = s.place.Positions, time.Time{} // an outage of the store does not count
 	for first := true; ; {
 		b, ok, again := feed.Batch{}, false, fullRetry
 		if s.r.held.Load() < maxHeld {
 			b, ok, again, err = w.Next(ctx, maxUsers)
-			if err == nil && !b.Reset && (!ok || !b.More || b.Page || b.Snapshot) {
-				s.atEnd = time.Now()
+			if err == nil {
+				s.keepsUp(b)
 			}
 		}
 		if err == nil && ok {
@@ -270,6 +286,7 @@ func (s *stream) deliver(ctx context.Context, e event) (instead []event, err err
 		s.failed(begun, a.reason)
 		store.Pause(ctx, max(a.retryAfter, s.backoff(tries)))
 		if time.Since(begun) >= store.ChangesKept {
+			s.slow = true
 			return nil, s.lose(ctx)
 		}
 	}

@@ -214,19 +214,84 @@ func TestResetsOfSlowReceiver(t *testing.T) {
 			f.replies(status(503, "Retry-After", "30"))
 			slow := comes("alice")
 			slow.More = true
-			f.lose(slow)
+			f.locked(func() { f.delayed = true })
+			f.send(slow, slow)
 			require.Equal(t, []string{"changed alice"}, f.got())
 			f.replies(status(200))
-			time.Sleep(30 * time.Second)
-			require.Equal(t, []string{"changed alice"}, f.got())
-			time.Sleep(resetEvery - 40*time.Second)
+			time.Sleep(keptUp)
+			require.Equal(t, []string{"changed alice", "changed alice"}, f.got(), "again, and the next one")
+			f.lose()
+			time.Sleep(resetEvery - keptUp - 10*time.Second)
 			require.Empty(t, f.got())
-			require.GreaterOrEqual(t, m.Stats()[0].Behind, resetEvery-41*time.Second, "an alert fires")
+			require.GreaterOrEqual(t, m.Stats()[0].Behind, resetEvery-keptUp-11*time.Second, "an alert fires")
 			time.Sleep(12 * time.Second)
 			require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
 			require.Zero(t, m.Stats()[0].Behind)
 		}
 	})
+}
+
+// TestOutagesAreNoFault: a receiver that kept up until the store was away, or until nothing happened for long, gets a
+// reset soon after the feed is lost.
+func TestOutagesAreNoFault(t *testing.T) {
+	t.Parallel()
+	many := comes("alice")
+	many.More = true
+	for name, before := range map[string]func(*fixture){
+		"outage": func(f *fixture) {
+			f.replies(func(*http.Request, string) (int, http.Header, error) { // and the place cannot be kept then
+				f.locked(func() { f.noteErr, f.watchErr = store.ErrUnavailable, store.ErrUnavailable })
+				return http.StatusOK, nil, nil
+			})
+			f.send(many, many)
+			synctest.Wait()
+			f.replies(status(200))
+			time.Sleep(2 * keptUp)
+			f.locked(func() {
+				more := many
+				more.Positions = f.next()
+				f.watchErr, f.backlog, f.feedLost = nil, []feed.Batch{more, more, {Reset: true}}, true
+			})
+			time.Sleep(2 * followRetry)
+		},
+		"slow, and caught up": func(f *fixture) {
+			f.replies(status(503, "Retry-After", "40"))
+			f.send(many, many)
+			time.Sleep(time.Second)
+			f.replies(status(200))
+			time.Sleep(40 * time.Second)
+			f.send(comes("bob"))
+			f.lose()
+		},
+		"nothing happens": func(f *fixture) { time.Sleep(2 * keptUp); f.lose() },
+		"pages": func(f *fixture) {
+			f.locked(func() { f.paging = true })
+			f.lose()
+			time.Sleep(feedResetEvery + time.Second)
+			f.locked(func() { f.paging = false })
+			f.replies(status(503, "Retry-After", "40"))
+			page := feed.Batch{Page: true, More: true, Users: []feed.Update{update("amy", "", lastseen.Green)}}
+			f.lose(page, page)
+			time.Sleep(time.Second)
+			f.replies(status(200))
+			time.Sleep(keptUp + feedResetEvery)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, func(t *testing.T, f *fixture, m *Manager) {
+				time.Sleep(feedResetEvery)
+				f.lose()
+				require.Equal(t, []string{"reset", "snapshot zoe"}, f.got())
+				f.locked(func() { f.feedLost = false })
+				before(f)
+				time.Sleep(feedResetEvery)
+				got := f.got()
+				require.Equal(t, []string{"reset", "snapshot zoe"}, got[max(0, len(got)-2):])
+				require.Zero(t, m.Stats()[0].Behind)
+			})
+		})
+	}
 }
 
 // TestBehind: a receiver that is slower than the feed keeps changes in memory gets them from the store.

@@ -145,7 +145,7 @@ const (
 
 	resetEvery     = 10 * time.Minute
 	feedResetEvery = 10 * time.Second
-	keptUp         = 30 * time.Second // after the feed was read to its end, the receiver is not too slow
+	keptUp         = 30 * time.Second // the time without reading the feed to its end after which a receiver is too slow
 
 	renewTimeout = time.Second // of asking for the lease
 
