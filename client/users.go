@@ -51,6 +51,7 @@ type UserAvailability struct {
 	Availability lastseen.Availability `json:"availability"` // "" for nothing
 	Note         string                `json:"note"`
 	Until        time.Time             `json:"until,omitzero"` // zero for no end
+	For          time.Duration         `json:"-"`              // to set it: instead of Until, a time from now on
 }
 
 func availability(namespace, user string) string {
@@ -62,7 +63,7 @@ func (c *Client) GetAvailability(ctx context.Context, namespace, user string) (a
 	return a, c.do(ctx, request{method: http.MethodGet, path: availability(namespace, user)}, &a)
 }
 
-// SetAvailability replaces a user's availability, until a time or, if that is zero, without an end.
+// SetAvailability replaces a user's availability and note: until a time, for a time, or without an end.
 func (c *Client) SetAvailability(
 	ctx context.Context, namespace string, set UserAvailability,
 ) (a UserAvailability, err error) {
@@ -70,7 +71,8 @@ func (c *Client) SetAvailability(
 		Availability lastseen.Availability `json:"availability,omitempty"`
 		Note         string                `json:"note,omitempty"`
 		Until        time.Time             `json:"until,omitzero"`
-	}{set.Availability, set.Note, set.Until}
+		For          string                `json:"for,omitempty"`
+	}{set.Availability, set.Note, set.Until, duration(set.For)}
 	r := request{method: http.MethodPut, path: availability(namespace, set.User), body: body}
 	return a, c.do(ctx, r, &a)
 }

@@ -29,7 +29,7 @@ func NewVerifier(secrets ...string) (*Verifier, error) {
 	for i, secret := range secrets {
 		key, err := lastseen.ParseWebhookSecret(strings.TrimSpace(secret))
 		if err != nil {
-			return nil, fmt.Errorf("secret %d %w", i, err)
+			return nil, fmt.Errorf("secret %d %w", i+1, err)
 		}
 		hook, err := standardwebhooks.NewWebhookRaw(key)
 		if err != nil {

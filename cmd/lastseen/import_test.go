@@ -83,7 +83,7 @@ func TestImportGoesOn(t *testing.T) {
 	require.Contains(t, log, "more lines like these are counted\nlastseen: 50 lines were left out\n")
 	for line, want := range map[string]string{
 		"import chat missing": "1 lastseen: open missing: no such file", "import chat - --skip=-1": "2 lastseen: import: --skip: use",
-		"export other/name": "1 lastseen: invalid_namespace: ",
+		"export other/name": "2 lastseen: <namespace>: ",
 	} {
 		code, _, log := runInProcess(append(strings.Fields(line), "--server", s.URL)...)
 		require.Contains(t, fmt.Sprint(code, " ", log), want)

@@ -1,25 +1,47 @@
 // Package cli has the commands for a running server, on the Go client.
 //
 // They print tables for people: in colour on a terminal, unless NO_COLOR is set. With --json they print one JSON object
-// a line, with the fields of package client. What is no result goes to the standard error.
+// a line, with the fields of package client. Everything else goes to the standard error.
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/client"
 )
 
 // Streams are where commands write.
 type Streams struct{ Out, Err io.Writer }
 
-// Message returns the text of an error, without the name of the program that those of package client begin with.
-func Message(err error) string { return strings.TrimPrefix(err.Error(), "lastseen: ") }
+// Message returns the text of an error for a terminal, without the name of the program that those of package client
+// begin with.
+func Message(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || strconv.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, strings.TrimPrefix(err.Error(), "lastseen: "))
+}
+
+// environ is the environment, in which any NO_COLOR asks for no colours.
+func environ() []string {
+	all := os.Environ()
+	if os.Getenv("NO_COLOR") != "" {
+		all = append(all, "NO_COLOR=1")
+	}
+	return all
+}
 
 // Commands are those for a running server.
 type Commands struct {
@@ -41,8 +63,8 @@ type Commands struct {
 
 // remote says which server a command is for.
 type remote struct {
-	Server  string `default:"http://127.0.0.1:8080" env:"LASTSEEN_SERVER" placeholder:"URL" help:"URL of the server (default http://127.0.0.1:8080)."`
-	KeyFile string `placeholder:"FILE" help:"File with an API key. Default: the environment variable LASTSEEN_API_KEY."`
+	Server  serverURL `env:"LASTSEEN_SERVER" placeholder:"URL" help:"URL of the server (default http://127.0.0.1:8080)."`
+	KeyFile string    `placeholder:"FILE" help:"File with an API key. Default: the environment variable LASTSEEN_API_KEY."`
 }
 
 // connect returns a client of the server. It sends nothing.
@@ -55,11 +77,39 @@ func (r remote) connect() (*client.Client, error) {
 		}
 		o.Key = strings.TrimSpace(string(text))
 	}
-	c, err := client.New(r.Server, o)
-	if err != nil {
-		return nil, fmt.Errorf("--server: %w", err)
+	return client.New(r.Server.text(), o)
+}
+
+// serverURL is the URL of a server; "" for the default.
+type serverURL string
+
+func (u serverURL) text() string { return cmp.Or(string(u), "http://127.0.0.1:8080") }
+
+// Validate implements [kong.Validatable].
+func (u serverURL) Validate() error {
+	_, err := client.New(u.text(), client.Options{})
+	return err
+}
+
+// namespace is the name of a namespace. Names are checked before anything is sent: a proxy could take others for paths.
+type namespace string
+
+// Validate implements [kong.Validatable].
+func (n namespace) Validate() error { return lastseen.CheckNamespace(string(n)) }
+
+// userID is the ID of a user.
+type userID string
+
+// Validate implements [kong.Validatable].
+func (u userID) Validate() error { return lastseen.CheckUser(string(u)) }
+
+func checkUsers(all []string) error {
+	for _, u := range all {
+		if err := lastseen.CheckUser(u); err != nil {
+			return err
+		}
 	}
-	return c, nil
+	return nil
 }
 
 // output says how a command prints its result.
@@ -76,8 +126,24 @@ func (o output) print(std Streams, result any, format string, args ...any) error
 	return err
 }
 
+// writeJSON writes a value as a line. What a terminal could take for a command is escaped, also in JSON of users.
 func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var text strings.Builder
+	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	var b []byte
+	for _, r := range text.String() {
+		if r < 0x7f || strconv.IsPrint(r) {
+			b = utf8.AppendRune(b, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+	}
+	_, err := w.Write(b)
+	return err
 }

@@ -11,7 +11,7 @@ import (
 
 type exportCmd struct {
 	remote
-	Namespace string `arg:"" help:"Name of the namespace."`
+	Namespace namespace `arg:"" help:"Name of the namespace."`
 }
 
 // Run prints all users, as they are when each of them is read, and who changes meanwhile once more. Who was never seen,
@@ -25,7 +25,7 @@ func (cmd *exportCmd) Run(ctx context.Context, std Streams) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begun := false
-	for changes, err := range c.FollowChanges(ctx, cmd.Namespace, client.Follow{}) {
+	for changes, err := range c.FollowChanges(ctx, string(cmd.Namespace), client.Follow{}) {
 		if err == nil && changes.Reset && begun {
 			err = errors.New("changes were lost meanwhile; export again")
 		}

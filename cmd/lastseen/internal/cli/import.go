@@ -14,9 +14,9 @@ import (
 
 type importCmd struct {
 	remote
-	Namespace string `arg:"" help:"Name of the namespace."`
-	File      string `arg:"" help:"CSV or NDJSON with user, last_seen and left; - for standard input."`
-	Skip      int64  `placeholder:"N" help:"Leave out the first N lines, which were imported before."`
+	Namespace namespace `arg:"" help:"Name of the namespace."`
+	File      string    `arg:"" help:"CSV or NDJSON with user, last_seen and left; - for standard input."`
+	Skip      int64     `placeholder:"N" help:"Leave out the first N lines, which were imported before."`
 }
 
 // Validate implements [kong.Validatable].
@@ -42,7 +42,9 @@ func (cmd *importCmd) Run(ctx context.Context, std Streams) error {
 	}
 	defer file.Close()
 	bytes := newCounter(file)
-	i := &importer{client: c, namespace: cmd.Namespace, std: std, progress: newProgress(std.Err, bytes), done: cmd.Skip}
+	i := &importer{
+		client: c, namespace: string(cmd.Namespace), std: std, progress: newProgress(std.Err, bytes), done: cmd.Skip,
+	}
 	users, err := newUserReader(bytes)
 	for err == nil {
 		var u seenUser

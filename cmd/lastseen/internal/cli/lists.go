@@ -14,7 +14,7 @@ import (
 type inNamespace struct {
 	remote
 	output
-	Namespace string `arg:"" help:"Name of the namespace."`
+	Namespace namespace `arg:"" help:"Name of the namespace."`
 }
 
 // seen limits users by when they were seen.
@@ -34,8 +34,8 @@ type listCmd struct {
 
 // Validate implements [kong.Validatable].
 func (cmd *listCmd) Validate() error {
-	if cmd.Limit < 1 {
-		return errors.New("--limit: use a number from 1")
+	if cmd.Limit < 1 || cmd.Limit > 1_000_000 {
+		return errors.New("--limit: use 1 to 1000000, or --all")
 	}
 	return nil
 }
@@ -51,9 +51,9 @@ func (cmd *listCmd) Run(ctx context.Context, std Streams) error {
 		list.Limit = min(cmd.Limit+1, maxLookup) // to know whether there are more
 	}
 	t, n := cmd.userTable(std), 0
-	for p, err := range c.Users(ctx, cmd.Namespace, list) {
+	for p, err := range c.Users(ctx, string(cmd.Namespace), list) {
 		if err != nil {
-			return errors.Join(t.end(), err)
+			return t.fail(err)
 		}
 		if n++; n > cmd.Limit && !cmd.All {
 			fmt.Fprintln(std.Err, "lastseen: there are more users; use --limit or --all")
@@ -77,7 +77,7 @@ func (cmd *countsCmd) Run(ctx context.Context, std Streams) error {
 	if err != nil {
 		return err
 	}
-	n, err := c.CountUsers(ctx, cmd.Namespace, client.List{From: cmd.From, To: cmd.To})
+	n, err := c.CountUsers(ctx, string(cmd.Namespace), client.List{From: cmd.From, To: cmd.To})
 	if err != nil {
 		return err
 	}
@@ -98,9 +98,9 @@ func (cmd *namespacesCmd) Run(ctx context.Context, std Streams) error {
 	t := cmd.table(std, "NAMESPACE", "LAST PING")
 	for n, err := range c.Namespaces(ctx) {
 		if err != nil {
-			return errors.Join(t.end(), err)
+			return t.fail(err)
 		}
-		if err := t.row(n, n.Namespace, stamp(n.LastPing)); err != nil {
+		if err := t.row(n, printable(n.Namespace), stamp(n.LastPing)); err != nil {
 			return err
 		}
 	}
@@ -109,12 +109,12 @@ func (cmd *namespacesCmd) Run(ctx context.Context, std Streams) error {
 
 type deleteNamespaceCmd struct {
 	inNamespace
-	Confirm string `required:"" placeholder:"NAMESPACE" help:"The name once more: there is no way back."`
+	Confirm string `required:"" placeholder:"NAMESPACE" help:"The name once more: what is deleted cannot be restored."`
 }
 
 // Validate implements [kong.Validatable].
 func (cmd *deleteNamespaceCmd) Validate() error {
-	if cmd.Confirm != cmd.Namespace {
+	if cmd.Confirm != string(cmd.Namespace) {
 		return errors.New("--confirm: repeat the name of the namespace")
 	}
 	return nil
@@ -126,8 +126,8 @@ func (cmd *deleteNamespaceCmd) Run(ctx context.Context, std Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.DeleteNamespace(ctx, cmd.Namespace); err != nil {
+	if err := c.DeleteNamespace(ctx, string(cmd.Namespace)); err != nil {
 		return err
 	}
-	return cmd.print(std, forgotten{cmd.Namespace, "", true}, "%s: deleted", cmd.Namespace)
+	return cmd.print(std, forgotten{string(cmd.Namespace), "", true}, "%s: deleted", string(cmd.Namespace))
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -13,15 +14,20 @@ import (
 type users struct {
 	remote
 	output
-	Namespace string   `arg:"" help:"Name of the namespace."`
-	Users     []string `arg:"" name:"user" help:"IDs of users."`
+	Namespace namespace `arg:"" help:"Name of the namespace."`
+	Users     []string  `arg:"" name:"user" help:"IDs of users."`
 }
+
+// Validate implements [kong.Validatable].
+func (u *users) Validate() error { return checkUsers(u.Users) }
 
 // device is what a ping or a leave says about a device.
 type device struct {
 	Device string `placeholder:"ID" help:"ID of the device. Default: none."`
-	Kind   string `placeholder:"KIND" help:"Kind of the device: web, mobile, desktop, service or other."`
+	Kind   string `default:"" enum:",web,mobile,desktop,service,other" placeholder:"KIND" help:"Kind of the device: web, mobile, desktop, service or other."`
 }
+
+var errNoDevice = errors.New("--kind and --activity need --device")
 
 // events returns an event of each user.
 func (d device) events(users []string, e client.Event) []client.Event {
@@ -44,7 +50,15 @@ type recorded struct {
 type pingCmd struct {
 	users
 	device
-	Activity string `placeholder:"ACTIVITY" help:"active or idle, for a device."`
+	Activity string `default:"" enum:",active,idle" placeholder:"ACTIVITY" help:"active or idle, for a device."`
+}
+
+// Validate implements [kong.Validatable].
+func (cmd *pingCmd) Validate() error {
+	if cmd.Device == "" && cmd.Kind+cmd.Activity != "" {
+		return errNoDevice
+	}
+	return cmd.users.Validate()
 }
 
 // Run records the pings, all or none.
@@ -53,7 +67,7 @@ func (cmd *pingCmd) Run(ctx context.Context, std Streams) error {
 	if err != nil {
 		return err
 	}
-	n, err := c.RecordPings(ctx, cmd.Namespace, cmd.events(cmd.Users, client.Event{Activity: cmd.Activity}))
+	n, err := c.RecordPings(ctx, string(cmd.Namespace), cmd.events(cmd.Users, client.Event{Activity: cmd.Activity}))
 	if err != nil {
 		return err
 	}
@@ -66,13 +80,24 @@ type leaveCmd struct {
 	After time.Duration `placeholder:"DURATION" help:"Wait so long; a ping in the meantime makes the leave void. At most 1m."`
 }
 
+// Validate implements [kong.Validatable].
+func (cmd *leaveCmd) Validate() error {
+	switch {
+	case cmd.Device == "" && cmd.Kind != "":
+		return errNoDevice
+	case cmd.After < 0 || cmd.After > time.Minute:
+		return errors.New("--after: use a time up to 1m")
+	}
+	return cmd.users.Validate()
+}
+
 // Run records the leaves, all or none.
 func (cmd *leaveCmd) Run(ctx context.Context, std Streams) error {
 	c, err := cmd.connect()
 	if err != nil {
 		return err
 	}
-	n, err := c.RecordLeaves(ctx, cmd.Namespace, cmd.events(cmd.Users, client.Event{After: cmd.After}))
+	n, err := c.RecordLeaves(ctx, string(cmd.Namespace), cmd.events(cmd.Users, client.Event{After: cmd.After}))
 	if err != nil {
 		return err
 	}
@@ -92,9 +117,9 @@ func (cmd *getCmd) Run(ctx context.Context, std Streams) error {
 	}
 	t := cmd.userTable(std)
 	for some := range slices.Chunk(cmd.Users, maxLookup) {
-		list, err := c.LookupUsers(ctx, cmd.Namespace, some, client.Evaluate{})
+		list, err := c.LookupUsers(ctx, string(cmd.Namespace), some, client.Evaluate{})
 		if err != nil {
-			return err
+			return t.fail(err)
 		}
 		for _, p := range list.Users {
 			if err := t.user(p); err != nil {
@@ -109,8 +134,8 @@ func (cmd *getCmd) Run(ctx context.Context, std Streams) error {
 type oneUser struct {
 	remote
 	output
-	Namespace string `arg:"" help:"Name of the namespace."`
-	User      string `arg:"" help:"ID of the user."`
+	Namespace namespace `arg:"" help:"Name of the namespace."`
+	User      userID    `arg:"" help:"ID of the user."`
 }
 
 type forgetCmd struct{ oneUser }
@@ -128,8 +153,9 @@ func (cmd *forgetCmd) Run(ctx context.Context, std Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.DeleteUser(ctx, cmd.Namespace, cmd.User); err != nil {
+	namespace, user := string(cmd.Namespace), string(cmd.User)
+	if err := c.DeleteUser(ctx, namespace, user); err != nil {
 		return err
 	}
-	return cmd.print(std, forgotten{cmd.Namespace, cmd.User, true}, "%s: deleted", printable(cmd.User))
+	return cmd.print(std, forgotten{namespace, user, true}, "%s: deleted", word(user))
 }

@@ -3,9 +3,10 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -34,7 +35,7 @@ func (o output) table(std Streams, header ...string) *table {
 	if o.JSON {
 		return &table{json: std.Out}
 	}
-	t := &table{out: colorprofile.NewWriter(std.Out, os.Environ())}
+	t := &table{out: colorprofile.NewWriter(std.Out, environ())}
 	t.cells = tabwriter.NewWriter(&t.page, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t.cells, strings.Join(header, "\t"))
 	return t
@@ -67,13 +68,21 @@ func (t *table) end() error {
 	return err
 }
 
+// fail prints what there is until an error, and returns that.
+func (t *table) fail(err error) error {
+	if t.rows == 0 {
+		return err
+	}
+	return errors.Join(t.end(), err)
+}
+
 // userTable returns a table of users; add them with user.
 func (o output) userTable(std Streams) *table {
 	return o.table(std, "USER", noColour+"STATUS"+noColour, "LAST SEEN", "DETAILS")
 }
 
 func (t *table) user(p client.Presence) error {
-	return t.row(p, printable(p.User), dot(p.Status), ago(p.LastSeen, p.AsOf), details(p))
+	return t.row(p, word(p.User), dot(p.Status), ago(p.LastSeen, p.AsOf), details(p))
 }
 
 // noColour is as long as the codes of colours, so that columns align.
@@ -82,26 +91,21 @@ const noColour = "\x1b[39m"
 // dot returns a status in its colour.
 func dot(s lastseen.Status) string {
 	code := map[lastseen.Status]string{lastseen.Green: "\x1b[32m", lastseen.Yellow: "\x1b[33m"}[s]
-	return cmp.Or(code, "\x1b[90m") + "● " + string(s) + noColour
+	return cmp.Or(code, "\x1b[90m") + "● " + printable(string(s)) + noColour
 }
 
 // details returns what a presence says besides its status and time.
 func details(p client.Presence) string {
-	var all []string
-	if p.Left {
-		all = append(all, "left")
-	}
-	if p.Activity != "" {
-		all = append(all, p.Activity)
-	}
+	all := []string{p.Activity, string(p.Availability), p.Note}
 	if p.InCall {
-		all = append(all, "in a call")
+		all = slices.Insert(all, 1, "in a call")
 	}
-	if p.Availability != "" {
-		all = append(all, string(p.Availability))
+	if p.Left {
+		all = slices.Insert(all, 0, "left")
 	}
-	if p.Note != "" {
-		all = append(all, printable(p.Note))
+	all = slices.DeleteFunc(all, func(s string) bool { return s == "" })
+	for i := range all {
+		all[i] = printable(all[i])
 	}
 	return strings.Join(all, ", ")
 }
@@ -121,6 +125,14 @@ func printable(s string) string {
 		return quoted
 	}
 	return s
+}
+
+// word is printable for the ID of a user or of a device: one with spaces is quoted as well.
+func word(s string) string {
+	if strings.Contains(s, " ") {
+		return strconv.Quote(s)
+	}
+	return printable(s)
 }
 
 // ago returns how long before a time another one was, in its largest unit.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"time"
 
 	"github.com/charmbracelet/x/term"
 
@@ -17,8 +16,16 @@ import (
 type watchCmd struct {
 	remote
 	output
-	Namespace string   `arg:"" help:"Name of the namespace."`
-	Users     []string `arg:"" optional:"" name:"user" help:"IDs of up to 1000 users. Default: everyone who is green or yellow, or changes."`
+	Namespace namespace `arg:"" help:"Name of the namespace."`
+	Users     []string  `arg:"" optional:"" name:"user" help:"IDs of up to 1000 users. Default: everyone who is green or yellow, or changes."`
+}
+
+// Validate implements [kong.Validatable].
+func (cmd *watchCmd) Validate() error {
+	if len(cmd.Users) > maxLookup {
+		return fmt.Errorf("use up to %d users, or none for everyone", maxLookup)
+	}
+	return checkUsers(cmd.Users)
 }
 
 // Run follows the users until the context ends.
@@ -32,10 +39,10 @@ func (cmd *watchCmd) Run(ctx context.Context, std Streams) error {
 		follow = client.Follow{Status: []lastseen.Status{lastseen.Green, lastseen.Yellow}}
 	}
 	changes := func(ctx context.Context) iter.Seq2[client.Changes, error] {
-		return c.FollowChanges(ctx, cmd.Namespace, follow)
+		return c.FollowChanges(ctx, string(cmd.Namespace), follow)
 	}
 	if out, ok := std.Out.(*os.File); ok && !cmd.JSON && term.IsTerminal(out.Fd()) && os.Getenv("TERM") != "dumb" {
-		err = showScreen(ctx, out, cmd.Namespace, changes)
+		err = showScreen(ctx, out, string(cmd.Namespace), changes)
 	} else {
 		err = cmd.lines(ctx, std, changes(ctx))
 	}
@@ -63,7 +70,7 @@ func (cmd *watchCmd) lines(ctx context.Context, std Streams, all iter.Seq2[clien
 			err = cmd.print(std, reset{true}, "%s begins", stamp(changes.AsOf))
 		}
 		for _, p := range changes.Users {
-			text := stamp(changes.AsOf) + " " + printable(p.User) + " " + string(p.Status)
+			text := stamp(changes.AsOf) + " " + word(p.User) + " " + printable(string(p.Status))
 			if more := details(p); more != "" {
 				text += " (" + more + ")"
 			}
@@ -72,30 +79,6 @@ func (cmd *watchCmd) lines(ctx context.Context, std Streams, all iter.Seq2[clien
 		if err != nil {
 			return err
 		}
-	}
-	return err
-}
-
-// heard is what the screen is told about the changes.
-type heard struct {
-	users    []client.Presence
-	complete bool      // users are all of them
-	asOf     time.Time // by the server's clock
-	err      error     // why the stream is interrupted; nil while it is not
-}
-
-// listen applies changes, and tells what is known after each of them, until they end.
-func listen(all iter.Seq2[client.Changes, error], tell func(heard)) (err error) {
-	var roster client.Roster
-	var h heard
-	for changes, failed := range all {
-		roster.Apply(changes, failed)
-		h.users, h.complete = roster.All()
-		if h.err = failed; failed == nil {
-			h.asOf = changes.AsOf
-		}
-		tell(h)
-		err = failed
 	}
 	return err
 }

@@ -77,7 +77,7 @@ func (cmd *webhookListenCmd) Run(ctx context.Context, std Streams) error {
 				_, err = verifier.Verify(body, r.Header)
 			}
 			if err != nil {
-				fmt.Fprintln(std.Err, "refused: the signature is not valid")
+				fmt.Fprintf(std.Err, "refused: %s\n", Message(err))
 				w.WriteHeader(http.StatusBadRequest)
 				return
 			}
