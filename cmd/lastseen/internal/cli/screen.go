@@ -84,8 +84,9 @@ func showScreen(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var f followed
-	program := tea.NewProgram(screen{namespace: namespace, take: f.take}, tea.WithContext(ctx), tea.WithOutput(out),
+	program := tea.NewProgram(screen{namespace: namespace, take: f.take}, tea.WithOutput(out),
 		tea.WithEnvironment(environ()), tea.WithoutSignalHandler())
+	defer context.AfterFunc(ctx, program.Quit)() // with the context of a program, it would not wait for its reader
 	ended := make(chan error, 1)
 	go func() {
 		ended <- f.follow(changes(ctx))
