@@ -50,8 +50,8 @@ func (r *Roster) Apply(changes Changes, err error) {
 	r.heard = r.time()
 }
 
-// Get returns a user's presence, and whether it is known now. Unknown is not offline. A user of whom nothing was sent
-// is known as grey if everyone is followed and the snapshot is complete; otherwise the user is unknown.
+// Get returns a user's presence, and whether it is known now. If everyone is followed and the snapshot is complete, a
+// user whom no change named is known to be grey. Otherwise that user is unknown, which does not mean offline.
 func (r *Roster) Get(user string) (p Presence, known bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/cli"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/internal/testguide"
 	"github.com/lastseen/lastseen/internal/testserver"
 )
 
@@ -113,19 +114,7 @@ func TestListLimits(t *testing.T) {
 
 // TestCommandsReference compares the commands in docs/cli.md with their definitions.
 func TestCommandsReference(t *testing.T) {
-	const begin, end = "-update -->\n", "<!-- end -->"
-	text, err := os.ReadFile(cliGuide)
-	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(text), begin)
-	require.True(t, found)
-	reference, after, found := strings.Cut(rest, end)
-	require.True(t, found)
-	if *update {
-		content := before + begin + commandsReference(t) + end + after
-		require.NoError(t, os.WriteFile(cliGuide, []byte(content), 0o644))
-		return
-	}
-	require.Equal(t, commandsReference(t), reference, "run this test with -update")
+	testguide.Generated(t, cliGuide, commandsReference(t), *update)
 }
 
 // commandsReference describes the commands and what is their own: settings are in docs/settings.md.

@@ -36,6 +36,24 @@ func Block(t *testing.T, blocks []string, text string) string {
 	return found[0]
 }
 
+// Generated compares the part of a guide that is generated with what it is to be, or writes that. The part is between a
+// comment with how to write it, which ends with -update, and one with "end".
+func Generated(t *testing.T, file, part string, update bool) {
+	t.Helper()
+	const begin, end = "-update -->\n", "<!-- end -->"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(text), begin)
+	require.True(t, found)
+	old, after, found := strings.Cut(rest, end)
+	require.True(t, found)
+	if update {
+		require.NoError(t, os.WriteFile(file, []byte(before+begin+part+end+after), 0o644))
+		return
+	}
+	require.Equal(t, part, old, "run this test with -update")
+}
+
 // Events returns a function that checks an event of a webhook against the schemas, those of docs/webhooks.schema.json.
 // Unlike receivers, it refuses fields that are not in them.
 func Events(t testing.TB, schemas string) func(event string) error {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/charmbracelet/x/term"
@@ -13,7 +12,7 @@ import (
 // counter counts what is read of a file.
 type counter struct {
 	io.Reader
-	read atomic.Int64
+	read int64
 	size int64 // 0 if it is not known
 }
 
@@ -30,7 +29,7 @@ func newCounter(file io.Reader) *counter {
 // Read implements [io.Reader].
 func (c *counter) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
-	c.read.Add(int64(n))
+	c.read += int64(n)
 	return n, err
 }
 
@@ -61,7 +60,7 @@ func (p *progress) show(users int) {
 	p.shown = now
 	passed := now.Sub(p.began)
 	text := fmt.Sprintf("%d users, %.0f a second", users, float64(users)/passed.Seconds())
-	if read := p.bytes.read.Load(); p.bytes.size > 0 && read > 0 {
+	if read := p.bytes.read; p.bytes.size > 0 && read > 0 {
 		left := time.Duration(float64(passed) * (float64(p.bytes.size)/float64(read) - 1))
 		text = fmt.Sprintf("%3d %%, %s, %s left", 100*read/p.bytes.size, text, max(0, left).Round(time.Second))
 	}

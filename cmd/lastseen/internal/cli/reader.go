@@ -52,7 +52,7 @@ type jsonReader struct {
 
 func (r *jsonReader) next() (seenUser, error) {
 	text, err := r.lines.ReadSlice('\n')
-	for errors.Is(err, io.EOF) && len(text) > 0 {
+	if errors.Is(err, io.EOF) && len(text) > 0 {
 		err = nil // the last line needs no end
 	}
 	switch r.line++; {
@@ -105,7 +105,7 @@ func (r *csvReader) next() (seenUser, error) {
 	r.line = int64(line)
 	cell := func(name string) string {
 		if i, ok := r.columns[name]; ok && i < len(row) {
-			return strings.Clone(row[i])
+			return row[i]
 		}
 		return ""
 	}

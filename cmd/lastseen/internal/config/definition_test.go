@@ -13,6 +13,7 @@ import (
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/internal/testguide"
 	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
@@ -32,18 +33,7 @@ var update = flag.Bool("update", false, "write what is generated into the docume
 
 // TestSettingsTable compares the table of all settings with their definitions.
 func TestSettingsTable(t *testing.T) {
-	const name, begin, end = "../../../../docs/settings.md", "-update -->\n", "<!-- end -->"
-	text, err := os.ReadFile(name)
-	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(text), begin)
-	require.True(t, found)
-	table, after, found := strings.Cut(rest, end)
-	require.True(t, found)
-	if *update {
-		require.NoError(t, os.WriteFile(name, []byte(before+begin+settingsTable()+end+after), 0o644))
-		return
-	}
-	require.Equal(t, settingsTable(), table, "run this test with -update")
+	testguide.Generated(t, "../../../../docs/settings.md", settingsTable(), *update)
 }
 
 func settingsTable() string {
