@@ -12,10 +12,8 @@ import (
 
 // users are those that a command is about.
 type users struct {
-	remote
-	output
-	Namespace namespace `arg:"" help:"Name of the namespace."`
-	Users     []string  `arg:"" name:"user" help:"IDs of users."`
+	inNamespace
+	Users []string `arg:"" name:"user" help:"IDs of users."`
 }
 
 // Validate implements [kong.Validatable].
@@ -132,10 +130,8 @@ func (cmd *getCmd) Run(ctx context.Context, std Streams) error {
 
 // oneUser is whom a command is about.
 type oneUser struct {
-	remote
-	output
-	Namespace namespace `arg:"" help:"Name of the namespace."`
-	User      userID    `arg:"" help:"ID of the user."`
+	inNamespace
+	User userID `arg:"" help:"ID of the user."`
 }
 
 type forgetCmd struct{ oneUser }

@@ -145,7 +145,7 @@ func TestLines(t *testing.T) {
 			`{"user":"bob","status":"grey","last_seen":"2026-11-29T12:00:00Z","left":false}` + "\n",
 	} {
 		var out, log strings.Builder
-		cmd := watchCmd{output: output{JSON: json}}
+		cmd := watchCmd{inNamespace: inNamespace{output: output{JSON: json}}}
 		require.NoError(t, cmd.lines(t.Context(), Streams{&out, &log}, iter.Seq2[client.Changes, error](all)))
 		require.Equal(t, want, out.String())
 		require.Equal(t, "lastseen: interrupted: broken\n", log.String())

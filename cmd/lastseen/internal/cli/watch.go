@@ -14,10 +14,8 @@ import (
 )
 
 type watchCmd struct {
-	remote
-	output
-	Namespace namespace `arg:"" help:"Name of the namespace."`
-	Users     []string  `arg:"" optional:"" name:"user" help:"IDs of up to 1000 users. Default: everyone who is green or yellow, or changes."`
+	inNamespace
+	Users []string `arg:"" optional:"" name:"user" help:"IDs of up to 1000 users. Default: everyone who is green or yellow, or changes."`
 }
 
 // Validate implements [kong.Validatable].
