@@ -3,8 +3,8 @@
 LINT = go tool -modfile=tools/lint/go.mod golangci-lint
 LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
 
-.PHONY: check generate generated lint format race test stress fuzz test-faults test-chaos bench bench-privacy size image \
-  containers hook
+.PHONY: check generate generated man lint format race test stress fuzz test-faults test-chaos bench bench-privacy size \
+  image containers hook
 
 check: generated lint race test
 
@@ -17,6 +17,10 @@ generated:
 	go mod tidy -diff
 	go run ./docs/generate -check
 	go mod tidy -C bench -diff
+
+# The man page, from the guide of the command line.
+man:
+	go run -C tools/man . >lastseen.1
 
 lint:
 	$(LINT) run ./...
@@ -33,6 +37,7 @@ race:
 test:
 	LASTSEEN_TEST_FULL=1 go test ./...
 	go test -C bench ./...
+	go test -C tools/man ./...
 
 # Tests that sometimes fail: RUNS of them beside busy loops. Each that ever failed is named. STRESS='-run Tabs ./api'
 # runs some.

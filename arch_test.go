@@ -147,6 +147,7 @@ func dependencies() map[string]string {
 		"github.com/redis/go-redis/v9":                             "Redis; given",
 		"github.com/go-json-experiment/json":                       "strict JSON",
 		"github.com/alecthomas/kong":                               "the command line",
+		"github.com/jotaen/kong-completion":                        "completion of command lines in shells",
 		"charm.land/bubbletea/v2":                                  "a table on a terminal",
 		"github.com/charmbracelet/x/ansi":                          "the width of text on a terminal",
 		"github.com/charmbracelet/x/term":                          "whether the output is a terminal",

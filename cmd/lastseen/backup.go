@@ -27,7 +27,7 @@ type backupCmd struct {
 
 // Run writes the file. It has its name only when it is complete, verified and on the disk.
 func (b *backupCmd) Run(ctx context.Context, std cli.Streams, loader config.Loader) error {
-	listen, err := loader.Address("admin-listen")
+	listen, err := loader.Text("admin-listen")
 	if err != nil {
 		return err
 	}

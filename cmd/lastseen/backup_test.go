@@ -98,10 +98,18 @@ func TestBackupAndRestore(t *testing.T) {
 	info, err := os.Stat(saved)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "others must not read it")
+	code, _, log = runInProcess("restore", "--store", data, "--force", saved)
+	require.Equal(t, 1, code)
+	require.Contains(t, log, "in use by another process; stop the server first\n")
 	s.Kill()
 	pings.wg.Wait()
 
-	require.NoError(t, os.Rename(saved, data))
+	code, _, log = runInProcess("restore", "--store", data, saved)
+	require.Equal(t, 1, code)
+	require.Contains(t, log, "data.db exists; move it away, or replace it with --force\n")
+	code, out, log = runInProcess("restore", "--store", data, "--force", saved)
+	require.Zero(t, code, log)
+	require.Equal(t, fmt.Sprintf("%s: %d bytes, verified\n", data, info.Size()), out)
 	s = testserver.Start(t, "--store", data)
 	pings.requireKept(t, s, expected)
 	require.Equal(t, true, s.Get(t, "/v1/namespaces/chat/users/gone")["left"])
@@ -185,4 +193,29 @@ func TestBackupOfRedis(t *testing.T) {
 	code, _, log := backup(s, filepath.Join(t.TempDir(), "backup.db"))
 	require.Equal(t, 1, code)
 	require.Contains(t, log, "the store is Redis: use the backup of Redis")
+}
+
+// TestRestoreErrors: each says what is wrong with what.
+func TestRestoreErrors(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "notes.txt")
+	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
+	data := filepath.Join(t.TempDir(), "data.db")
+	for _, c := range []struct {
+		code int
+		args string
+		log  string
+	}{
+		{1, "--store redis://u:secret@127.0.0.1 " + file, "the store is Redis: restore the backup of Redis"},
+		{1, "--store " + data + " " + file, "nothing was restored from " + file + ": not a lastseen data file"},
+		{1, "--store " + data + " " + file + ".none", file + ".none: no such file or directory"},
+		{1, "--store " + file + "/data.db " + file, "not a directory"},
+		{2, "--config " + file + ".none " + file, "notes.txt.none: no such file or directory"},
+		{2, "--store " + data, "expected \"<file>\""},
+	} {
+		code, out, log := runInProcess(append([]string{"restore"}, strings.Fields(c.args)...)...)
+		require.Equal(t, c.code, code, c.args)
+		require.Empty(t, out)
+		require.Contains(t, log, c.log)
+		require.NoFileExists(t, data)
+	}
 }

@@ -21,9 +21,12 @@ type commands struct {
 	Config  configCmd  `cmd:"" help:"Print the effective settings and where each comes from, or all errors in them."`
 	Health  healthCmd  `cmd:"" help:"Check that a running service is alive. For container health checks."`
 	Backup  backupCmd  `cmd:"" help:"Save the data of a running service with a file store."`
+	Restore restoreCmd `cmd:"" help:"Put a backup in the place of a file store's data. The server must not be running."`
 	Key     keyCmd     `cmd:"" help:"Create API keys."`
 	Token   tokenCmd   `cmd:"" help:"Create JWTs for testing."`
 	Version versionCmd `cmd:"" help:"Print the version."`
+
+	Completion completionCmd `cmd:"" help:"Print the script with which a shell completes commands and flags."`
 
 	cli.Commands
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func TestVersionFlag(t *testing.T) {
 }
 
 func TestUnknownCommands(t *testing.T) {
-	const all = `; the commands are serve, init, config, health, backup, key, token, version, ping, leave, get, list, counts, watch, devices, availability, namespaces, forget, delete-namespace, export, import, webhook: see lastseen --help`
+	const all = `; the commands are serve, init, config, health, backup, restore, key, token, version, completion, ping, leave, get, list, counts, watch, devices, availability, namespaces, forget, delete-namespace, export, import, webhook: see lastseen --help`
 	for line, want := range map[string]string{
 		"sevre":              `unknown command "sevre", did you mean serve?`,
 		"server":             `unknown command "server", did you mean serve?`,
@@ -75,4 +76,32 @@ func TestCommandsHaveTheirOwnFlags(t *testing.T) {
 	require.Equal(t, map[string]string{"listen": "not an address"}, texts)
 	_, err = line.Parse([]string{"--count", "many"})
 	require.ErrorContains(t, err, "--count")
+}
+
+// TestCompletion: with the script, a shell asks the program, which answers nothing else then.
+func TestCompletion(t *testing.T) {
+	for shell, script := range map[string]string{
+		"bash": "complete -o default", "zsh": "bashcompinit", "fish": "complete -f -c lastseen",
+	} {
+		code, out, log := runInProcess("completion", shell)
+		require.Zero(t, code, log)
+		require.Contains(t, out, script)
+	}
+	code, _, log := runInProcess("completion", "tcsh")
+	require.Equal(t, 2, code)
+	require.Contains(t, log, `must be one of "bash","zsh","fish"`)
+	for line, words := range map[string]string{
+		"lastseen cou":                 "counts",
+		"lastseen webhook ":            "enable listen",
+		"lastseen list chat --stat":    "--status",
+		"lastseen list chat --status ": "green grey yellow",
+		"lastseen serve --admin":       "--admin-listen",
+		"lastseen restore ":            "",
+	} {
+		t.Setenv("COMP_LINE", line)
+		t.Setenv("COMP_POINT", strconv.Itoa(len(line)))
+		code, out, log := runInProcess()
+		require.Zero(t, code, log)
+		require.ElementsMatch(t, strings.Fields(words), strings.Fields(out), line)
+	}
 }

@@ -26,7 +26,7 @@ type healthCmd struct {
 
 // Run returns an error unless the server responds.
 func (*healthCmd) Run(ctx context.Context, std cli.Streams, loader config.Loader) error {
-	listen, err := loader.Address("listen")
+	listen, err := loader.Text("listen")
 	if err != nil {
 		return err
 	}

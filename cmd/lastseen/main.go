@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 
+	kongcompletion "github.com/jotaen/kong-completion"
+
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/cli"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store/redisstore"
@@ -44,6 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if err != nil {
 		return fail(stderr, err, 1)
 	}
+	kongcompletion.Register(line) // ends here when a shell asks
 	parsed, err := line.Parse(args)
 	if err != nil {
 		return fail(stderr, redact(unknownCommand(err, args, line.Model.Children), args), 2)

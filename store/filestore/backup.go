@@ -70,7 +70,8 @@ func Verify(path string) error {
 	defer f.Close()
 	l, err := supported().load(f, memstore.Discard())
 	if size := l.end + l.torn; err == nil && size != l.header.sealed {
-		err = fmt.Errorf("%w: %d of %d bytes are there", ErrDamaged, size, l.header.sealed)
+		err = fmt.Errorf("not a backup, but a data file that was in use: it has %d bytes after the first %d",
+			size-l.header.sealed, l.header.sealed)
 	}
 	return err
 }

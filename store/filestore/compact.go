@@ -121,12 +121,17 @@ func (l *fileLog) replace(next *fileWriter, from int64) error {
 // mayReplace gives a new file the permissions of the one in use. It returns an error when the path leads to a third
 // file by now.
 func (l *fileLog) mayReplace(next *os.File) error {
-	info, err := l.file.Stat()
-	if err != nil {
-		return err
-	}
 	if named, err := hasName(l.file, l.path); err != nil || !named {
 		return errors.Join(fmt.Errorf("%s was moved or replaced while it was in use", l.path), err)
+	}
+	return sameMode(next, l.file)
+}
+
+// sameMode gives a new file the permissions of an old one.
+func sameMode(next, old *os.File) error {
+	info, err := old.Stat()
+	if err != nil {
+		return err
 	}
 	return next.Chmod(info.Mode().Perm())
 }

@@ -29,9 +29,9 @@ func (l Loader) Reload() (*Config, error) {
 	return c, e.Err()
 }
 
-// Address returns the value of listen or admin-listen, whatever is wrong with other settings; "" if it is off. A broken
-// file is an error only if neither a flag nor the environment sets the address.
-func (l Loader) Address(setting string) (string, error) {
+// Text returns the value of store, listen or admin-listen, "" if it is off, whatever is wrong with other settings. A
+// broken file is an error only if neither a flag nor the environment sets it.
+func (l Loader) Text(setting string) (string, error) {
 	c, e := l.resolve()
 	if c.valid(setting) && (c.isSet(setting) || c.valid("config")) {
 		d, _ := Find(setting)

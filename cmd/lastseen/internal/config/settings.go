@@ -44,11 +44,16 @@ type AdminSettings struct {
 	AdminListen string `format:"address" zero:"off" takes:"HOST:PORT, :PORT for all addresses, or off" group:"Service" default:"127.0.0.1:8081" placeholder:"HOST:PORT" help:"Address for operators: metrics, profiles, health and backups. It has no authentication, so anyone who can reach it can read all data. off disables it."`
 }
 
+// StoreSettings say where the data is.
+type StoreSettings struct {
+	Store string `format:"store" group:"Service" default:"lastseen.db" takes:"a file, or a URL such as redis://host:6379" placeholder:"FILE|URL" help:"Where to store data: a file, redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME or redis+cluster://host,host. For TLS, start the URL with rediss."`
+}
+
 // Settings are all settings of the server or of one namespace.
 type Settings struct {
 	CommonSettings
 	AdminSettings
-	Store string `format:"store" group:"Service" default:"lastseen.db" takes:"a file, or a URL such as redis://host:6379" placeholder:"FILE|URL" help:"Where to store data: a file, redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME or redis+cluster://host,host. For TLS, start the URL with rediss."`
+	StoreSettings
 
 	Drain time.Duration `group:"Service" default:"2s" zero:"0,0s" placeholder:"DURATION" help:"Time after SIGTERM in which requests are still served while /readyz fails and responses close their connections, so that load balancers and clients move to other servers. A server on a loopback address drains only if this is set."`
 

@@ -1,0 +1,119 @@
+package filestore
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRestore puts a backup where no file is, and, if asked, where one is. The new file has the permissions of the old.
+func TestRestore(t *testing.T) {
+	s := open(t, Options{Path: newPath(t)})
+	ping(t, s, "alice", base)
+	held, saved := truthOf(t, s), backup(t, s)
+	path := newPath(t)
+	size, err := Restore(saved, path, false)
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, info.Size(), size)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	restored := open(t, Options{Path: path})
+	require.Equal(t, held, truthOf(t, restored))
+	ping(t, restored, "bob", base)
+	require.NoError(t, restored.Close())
+
+	require.NoError(t, os.Chmod(path, 0o640))
+	_, err = Restore(saved, path, false)
+	require.ErrorIs(t, err, fs.ErrExist)
+	_, err = Restore(saved, path, true)
+	require.NoError(t, err)
+	info, err = os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o640), info.Mode())
+	require.Equal(t, held, truthOf(t, open(t, Options{Path: path})))
+}
+
+// TestRestoreThroughLink replaces the file and keeps the link that leads to it.
+func TestRestoreThroughLink(t *testing.T) {
+	s := open(t, Options{Path: newPath(t)})
+	path, link := newPath(t), newPath(t)
+	_, err := Restore(backup(t, s), path, false)
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(path, link))
+	_, err = Restore(backup(t, s), link, true)
+	require.NoError(t, err)
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeSymlink, info.Mode().Type())
+}
+
+// TestRestoreRefuses whatever is no complete backup, and data that is in use. It leaves what was there, and nothing
+// else.
+func TestRestoreRefuses(t *testing.T) {
+	s := open(t, Options{Path: newPath(t)})
+	pingMany(t, s, "chat", 1000, base)
+	saved := backup(t, s)
+	whole, err := os.ReadFile(saved)
+	require.NoError(t, err)
+	flipped := bytes.Clone(whole)
+	flipped[len(flipped)/2] ^= 1
+	used, err := os.ReadFile(s.Path())
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		content []byte
+		err     string
+	}{
+		"cut":     {whole[:len(whole)-1], ErrDamaged.Error()},
+		"flipped": {flipped, ErrDamaged.Error()},
+		"foreign": {[]byte("precious"), ErrForeign.Error()},
+		"empty":   {nil, ErrForeign.Error()},
+		"used":    {used, "not a backup, but a data file that was in use"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := filepath.Join(t.TempDir(), "bad.db")
+			require.NoError(t, os.WriteFile(bad, c.content, 0o600))
+			for _, exists := range []bool{false, true} {
+				path := newPath(t)
+				if exists {
+					require.NoError(t, os.WriteFile(path, whole, 0o600))
+				}
+				_, err := Restore(bad, path, true)
+				require.ErrorContains(t, err, c.err)
+				files, err := filepath.Glob(path + "*")
+				require.NoError(t, err)
+				if !exists {
+					require.Empty(t, files)
+					continue
+				}
+				require.Equal(t, []string{path}, files)
+				kept, err := os.ReadFile(path)
+				require.NoError(t, err)
+				require.Equal(t, whole, kept)
+			}
+		})
+	}
+	_, err = Restore(saved, s.Path(), true)
+	require.ErrorIs(t, err, ErrLocked)
+	_, err = Restore(saved+".none", newPath(t), false)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// TestRestoreBesideStart: a store that is opened for the first time while a backup is restored to its path waits, or
+// fails; it never goes on with a file that the backup replaced.
+func TestRestoreBesideStart(t *testing.T) {
+	path := newPath(t)
+	next, err := lockFile(tempName(path), os.O_RDWR|os.O_CREATE) // as Restore has it
+	require.NoError(t, err)
+	_, err = Open(Options{Path: path})
+	require.ErrorIs(t, err, ErrLocked)
+	require.NoError(t, next.Close())
+	require.NoError(t, os.Remove(next.Name()))
+	s := open(t, Options{Path: path})
+	_, err = Restore(backup(t, s), path, false)
+	require.ErrorIs(t, err, ErrLocked)
+}
