@@ -58,6 +58,7 @@ type Commands struct {
 	DeleteNamespace deleteNamespaceCmd `cmd:"" group:"server" help:"Delete all users of a namespace."`
 	Export          exportCmd          `cmd:"" group:"server" help:"Print all users, as NDJSON that import takes."`
 	Import          importCmd          `cmd:"" group:"server" help:"Record when users were seen, from a file."`
+	Load            loadCmd            `cmd:"" group:"server" help:"Send pings and lookups at a rate, and show how long they take."`
 	Webhook         webhookCmd         `cmd:"" group:"server" help:"Enable webhooks, and receive them for testing."`
 }
 
@@ -69,7 +70,11 @@ type remote struct {
 
 // connect returns a client of the server. It sends nothing.
 func (r remote) connect() (*client.Client, error) {
-	o := client.Options{Key: os.Getenv("LASTSEEN_API_KEY"), Tries: 2, MaxWait: 5 * time.Second}
+	return r.connectWith(client.Options{Tries: 2, MaxWait: 5 * time.Second})
+}
+
+func (r remote) connectWith(o client.Options) (*client.Client, error) {
+	o.Key = os.Getenv("LASTSEEN_API_KEY")
 	if r.KeyFile != "" {
 		text, err := os.ReadFile(r.KeyFile)
 		if err != nil {
