@@ -121,7 +121,8 @@ func arrows() map[string][]string {
 		"examples/internal/demo": {}, "examples/hooks": {},
 		"examples/avatars": {"client"},
 		"cmd/lastseen": {
-			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
+			"", "store", "store/redisstore", "store/filestore", "store/memstore", "store/coalesce", "store/clock",
+			"store/jobs",
 			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/guard",
 			"api/live/webhooks", "cmd/lastseen/internal/cli", "cmd/lastseen/internal/config",
 			"cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",

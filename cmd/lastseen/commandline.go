@@ -22,6 +22,7 @@ type commands struct {
 	Health  healthCmd  `cmd:"" help:"Check that a running service is alive. For container health checks."`
 	Backup  backupCmd  `cmd:"" help:"Save the data of a running service with a file store."`
 	Restore restoreCmd `cmd:"" help:"Put a backup in the place of a file store's data. The server must not be running."`
+	Copy    copyCmd    `cmd:"" help:"Copy everything from one store to another. Their servers must not be running."`
 	Key     keyCmd     `cmd:"" help:"Create API keys."`
 	Token   tokenCmd   `cmd:"" help:"Create JWTs for testing."`
 	Version versionCmd `cmd:"" help:"Print the version."`

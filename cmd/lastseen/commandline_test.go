@@ -27,7 +27,7 @@ func TestVersionFlag(t *testing.T) {
 }
 
 func TestUnknownCommands(t *testing.T) {
-	const all = `; the commands are serve, init, config, health, backup, restore, key, token, version, completion, ping, leave, get, list, counts, watch, devices, availability, namespaces, forget, delete-namespace, export, import, load, webhook: see lastseen --help`
+	const all = `; the commands are serve, init, config, health, backup, restore, copy, key, token, version, completion, ping, leave, get, list, counts, watch, devices, availability, namespaces, forget, delete-namespace, export, import, load, webhook: see lastseen --help`
 	for line, want := range map[string]string{
 		"sevre":              `unknown command "sevre", did you mean serve?`,
 		"server":             `unknown command "server", did you mean serve?`,

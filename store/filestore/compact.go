@@ -149,15 +149,20 @@ func newFile(path string, version uint32) (*fileWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	var salt [4]byte
-	_, _ = rand.Read(salt[:]) // never fails: see crypto/rand
-	h := header{version: version, salt: binary.BigEndian.Uint32(salt[:])}
-	w := &fileWriter{recordFile: recordFile{f, h, headerSize}}
+	w := newFileWriter(f, version)
 	if err := f.Truncate(0); err != nil {
 		w.discard()
 		return nil, err
 	}
 	return w, nil
+}
+
+// newFileWriter returns a writer to an empty file.
+func newFileWriter(f *os.File, version uint32) *fileWriter {
+	var salt [4]byte
+	_, _ = rand.Read(salt[:]) // never fails: see crypto/rand
+	h := header{version: version, salt: binary.BigEndian.Uint32(salt[:])}
+	return &fileWriter{recordFile: recordFile{f, h, headerSize}}
 }
 
 // chunkSize is about the size of a record of a snapshot.

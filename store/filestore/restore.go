@@ -2,10 +2,13 @@ package filestore
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/lastseen/lastseen/store/memstore"
 )
 
 // Restore puts a copy of a backup in the place of a data file and returns its size in bytes. Meanwhile no store can
@@ -15,54 +18,101 @@ import (
 // Restore fails with [fs.ErrExist] if there is a data file, unless replace, and with [ErrLocked] while a store has it
 // open. It refuses what is no complete backup; see [Verify].
 func Restore(backup, path string, replace bool) (size int64, err error) {
-	path, err = filepath.Abs(path)
-	if err == nil {
-		path, err = resolve(path)
-	}
-	if err != nil {
-		return 0, err
-	}
 	from, err := os.Open(backup)
 	if err != nil {
 		return 0, err
 	}
 	defer from.Close()
-	next, err := lockFile(tempName(path), os.O_RDWR|os.O_CREATE) // as those do who create or compact the data file
-	if err != nil {
-		return 0, err
-	}
-	defer next.Close()
-	if size, err = replaceBy(next, from, path, replace); err != nil {
-		os.Remove(next.Name())
-		return 0, err
-	}
-	return size, SyncDir(path)
+	err = replaceBy(path, replace, func(next *os.File) error {
+		if size, err = io.Copy(next, from); err != nil {
+			return err
+		}
+		return Verify(next.Name())
+	})
+	return size, err
 }
 
-// replaceBy copies a backup to next and gives that the name path.
-func replaceBy(next, backup *os.File, path string, replace bool) (size int64, err error) {
+// Write writes all data to a data file, as Restore puts a backup in place.
+func Write(path string, x *memstore.Tables, replace bool) error {
+	return replaceBy(path, replace, func(next *os.File) error {
+		w := newFileWriter(next, supported().base)
+		if err := w.writeSnapshot(x.Snapshot()); err != nil {
+			return err
+		}
+		return w.seal((*os.File).Sync)
+	})
+}
+
+// Read loads a data file. It is locked until release is called, and not changed. Its errors are those of [Open], and
+// [fs.ErrNotExist].
+func Read(path string) (x *memstore.Tables, release func(), err error) {
+	path, err = absolute(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := lockFile(path, os.O_RDWR)
+	if err != nil {
+		return nil, nil, err
+	}
+	x = memstore.NewTables(memstore.Options{})
+	err = x.Load(func(log memstore.Log) error {
+		_, err := supported().load(file, log)
+		return err
+	})
+	if err != nil {
+		file.Close()
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return x, func() { file.Close() }, nil
+}
+
+// replaceBy writes a data file to put in the place of another one.
+func replaceBy(path string, replace bool, write func(next *os.File) error) error {
+	path, err := absolute(path)
+	if err != nil {
+		return err
+	}
+	next, err := lockFile(tempName(path), os.O_RDWR|os.O_CREATE) // as those do who create or compact the data file
+	if err != nil {
+		return err
+	}
+	defer next.Close()
+	if err := replaceLocked(path, replace, next, write); err != nil {
+		os.Remove(next.Name())
+		return err
+	}
+	return SyncDir(path)
+}
+
+func replaceLocked(path string, replace bool, next *os.File, write func(next *os.File) error) error {
 	old, err := lockFile(path, os.O_RDWR)
 	if err == nil {
 		defer old.Close()
 		if !replace {
-			return 0, fs.ErrExist
+			return fs.ErrExist
 		}
 		err = sameMode(next, old)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, err
+		return err
 	}
 	if err := next.Truncate(0); err != nil {
-		return 0, err
+		return err
 	}
-	if size, err = io.Copy(next, backup); err != nil {
-		return 0, err
-	}
-	if err := Verify(next.Name()); err != nil {
-		return 0, err
+	if err := write(next); err != nil {
+		return err
 	}
 	if err := next.Sync(); err != nil {
-		return 0, err
+		return err
 	}
-	return size, os.Rename(next.Name(), path)
+	return os.Rename(next.Name(), path)
+}
+
+// absolute returns the file that a path leads to.
+func absolute(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return resolve(path)
 }

@@ -6,8 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
 )
 
 // TestRestore puts a backup where no file is, and, if asked, where one is. The new file has the permissions of the old.
@@ -116,4 +120,48 @@ func TestRestoreBesideStart(t *testing.T) {
 	s := open(t, Options{Path: path})
 	_, err = Restore(backup(t, s), path, false)
 	require.ErrorIs(t, err, ErrLocked)
+}
+
+// TestWriteAndRead: what is read from a file and written to another one is the same; only users who differ are
+// changes.
+func TestWriteAndRead(t *testing.T) {
+	s := open(t, Options{Path: newPath(t)})
+	ping(t, s, "alice", base)
+	_, err := s.RecordDevices(t.Context(), "chat", time.Minute, []store.DeviceEvent{
+		{User: "bob", ID: "phone", Kind: lastseen.Mobile, At: base, Meta: `{"n":1}`},
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.SetContacts(t.Context(), "chat", "never seen", []string{"alice"}))
+	_, _, err = Read(s.Path())
+	require.ErrorIs(t, err, ErrLocked)
+	require.NoError(t, s.Close())
+	from, release, err := Read(s.Path())
+	require.NoError(t, err)
+	_, err = Open(Options{Path: s.Path()})
+	require.ErrorIs(t, err, ErrLocked)
+	release()
+
+	path := newPath(t)
+	require.NoError(t, Write(path, from, false))
+	require.ErrorIs(t, Write(path, from, false), fs.ErrExist)
+	require.NoError(t, Verify(path))
+	other := open(t, Options{Path: path})
+	ping(t, other, "alice", base+1)
+	ping(t, other, "new", base)
+	require.NoError(t, other.Close())
+	to, release, err := Read(path)
+	require.NoError(t, err)
+	release()
+	changes := map[string]store.KeptChange{}
+	require.NoError(t, from.Change(to, "chat", func(c store.KeptChange) error {
+		changes[c.User] = c
+		return nil
+	}))
+	require.Equal(t, map[string]store.KeptChange{
+		"alice": {
+			User: "alice", Was: store.Kept{State: lastseen.State{At: base + 1}},
+			Now: store.Kept{State: lastseen.State{At: base}},
+		},
+		"new": {User: "new", Was: store.Kept{State: lastseen.State{At: base}}},
+	}, changes)
 }

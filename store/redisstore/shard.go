@@ -45,6 +45,7 @@ func (k keyspace) probe() string              { return k.prefix + ":probe" }
 func (k keyspace) disconnects() string        { return k.prefix + ":closings" }
 func (k keyspace) secret() string             { return k.prefix + ":secret" }
 func (k keyspace) calling() string            { return k.prefix + ":calls" }
+func (k keyspace) copying() string            { return k.prefix + ":copy" }
 
 // shard returns the key of the k-th shard. Namespaces contain no colon, so keys never collide.
 func (n namespace) shard(k int) string {

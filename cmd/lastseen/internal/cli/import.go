@@ -43,8 +43,9 @@ func (cmd *importCmd) Run(ctx context.Context, std Streams) error {
 	defer file.Close()
 	bytes := newCounter(file)
 	i := &importer{
-		client: c, namespace: string(cmd.Namespace), std: std, progress: newProgress(std.Err, bytes), done: cmd.Skip,
+		client: c, namespace: string(cmd.Namespace), std: std, progress: NewProgress(std.Err), done: cmd.Skip,
 	}
+	i.progress.bytes = bytes
 	users, err := newUserReader(bytes)
 	for err == nil {
 		var u seenUser
@@ -60,7 +61,7 @@ func (cmd *importCmd) Run(ctx context.Context, std Streams) error {
 	if errors.Is(err, io.EOF) {
 		err = i.send(ctx)
 	}
-	i.progress.clear()
+	i.progress.Clear()
 	if err != nil {
 		return fmt.Errorf("%w; go on with --skip %d", err, i.done)
 	}
@@ -81,7 +82,7 @@ type importer struct {
 	client        *client.Client
 	namespace     string
 	std           Streams
-	progress      *progress
+	progress      *Progress
 	batch         []seenUser
 	done          int64 // lines up to this are dealt with
 	imported, bad int
@@ -104,7 +105,7 @@ func (i *importer) refuse(line int64, why error) {
 	if i.bad++; i.bad > maxBadLines {
 		return
 	}
-	i.progress.clear()
+	i.progress.Clear()
 	fmt.Fprintf(i.std.Err, "line %d: %s\n", line, Message(why))
 	if i.bad == maxBadLines {
 		fmt.Fprintln(i.std.Err, "more lines like these are counted")
@@ -122,7 +123,7 @@ func (i *importer) send(ctx context.Context) error {
 		i.done = i.batch[n-1].line
 	}
 	i.batch = i.batch[:0]
-	i.progress.show(i.imported)
+	i.progress.Show(i.imported)
 	return nil
 }
 

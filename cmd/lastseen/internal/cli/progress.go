@@ -33,26 +33,27 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// progress shows on a terminal how far a file is: how much of it, how fast, and the time left. Elsewhere it shows
-// nothing.
-type progress struct {
+// Progress shows on a terminal how many users are done, how fast, and of a file how much of it and the time left.
+// Elsewhere it shows nothing.
+type Progress struct {
 	out   io.Writer // nil if it is no terminal
-	bytes *counter
+	bytes *counter  // of a file; nil for none
 	began time.Time
 	now   func() time.Time
 	shown time.Time
 }
 
-func newProgress(out io.Writer, bytes *counter) *progress {
-	p := &progress{bytes: bytes, began: time.Now(), now: time.Now}
+// NewProgress returns what shows on out, if that is a terminal.
+func NewProgress(out io.Writer) *Progress {
+	p := &Progress{began: time.Now(), now: time.Now}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(f.Fd()) {
 		p.out = out
 	}
 	return p
 }
 
-// show shows that so many users are done, at most five times a second.
-func (p *progress) show(users int) {
+// Show shows that so many users are done, at most five times a second.
+func (p *Progress) Show(users int) {
 	now := p.now()
 	if p.out == nil || now.Sub(p.shown) < 200*time.Millisecond {
 		return
@@ -60,15 +61,16 @@ func (p *progress) show(users int) {
 	p.shown = now
 	passed := now.Sub(p.began)
 	text := fmt.Sprintf("%d users, %.0f a second", users, float64(users)/passed.Seconds())
-	if read := p.bytes.read; p.bytes.size > 0 && read > 0 {
+	if p.bytes != nil && p.bytes.size > 0 && p.bytes.read > 0 {
+		read := p.bytes.read
 		left := time.Duration(float64(passed) * (float64(p.bytes.size)/float64(read) - 1))
 		text = fmt.Sprintf("%3d %%, %s, %s left", 100*read/p.bytes.size, text, max(0, left).Round(time.Second))
 	}
 	fmt.Fprintf(p.out, "\r\x1b[K%s", text)
 }
 
-// clear removes what is shown.
-func (p *progress) clear() {
+// Clear removes what is shown.
+func (p *Progress) Clear() {
 	if p.out != nil && !p.shown.IsZero() {
 		fmt.Fprintf(p.out, "\r\x1b[K")
 	}

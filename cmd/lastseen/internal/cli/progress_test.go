@@ -22,17 +22,17 @@ func TestProgress(t *testing.T) {
 	show := func(file io.Reader) string {
 		var out strings.Builder
 		bytes := newCounter(file)
-		p := newProgress(&out, bytes)
-		p.show(1)
+		p := NewProgress(&out)
+		p.Show(1)
 		require.Empty(t, out.String(), "it is no terminal")
-		p = &progress{out: &out, bytes: bytes, began: now, now: func() time.Time { return now }}
+		p = &Progress{out: &out, bytes: bytes, began: now, now: func() time.Time { return now }}
 		_, err := io.CopyN(io.Discard, bytes, 100)
 		require.NoError(t, err)
 		now = now.Add(10 * time.Second)
-		p.show(50)
+		p.Show(50)
 		now = now.Add(time.Millisecond)
-		p.show(51) // too soon
-		p.clear()
+		p.Show(51) // too soon
+		p.Clear()
 		return out.String()
 	}
 	require.Equal(t, "\r\x1b[K 25 %, 50 users, 5 a second, 30s left\r\x1b[K", show(file))
