@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -177,17 +178,19 @@ func (c *copying) openRedis(of *config.Config) (*redisstore.Store, error) {
 	return redisstore.Open(o)
 }
 
+// readRedis reads all that is kept in a Redis.
 func (c *copying) readRedis(ctx context.Context, s *redisstore.Store) (*memstore.Tables, error) {
 	x, progress, users := memstore.NewTables(memstore.Options{}), cli.NewProgress(c.std.Err), 0
 	defer progress.Clear()
-	return x, x.Load(func(log memstore.Log) error {
-		return redisstore.Export(ctx, s, func(namespace, user string, k store.Kept) {
+	return x, x.Fill(func(log memstore.Log) error {
+		return redisstore.Export(ctx, s, func(namespace, user string, k store.Kept) error {
 			log.In(namespace)
 			if user != "" {
 				memstore.Keep(log, namespace, user, k)
 				users++
 				progress.Show(users)
 			}
+			return nil
 		})
 	})
 }
@@ -222,7 +225,7 @@ func (c *copying) toRedis(
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	target, err := c.readRedis(ctx, s)
+	used, err := redisstore.HasUsers(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -230,60 +233,68 @@ func (c *copying) toRedis(
 	if err != nil {
 		return err
 	}
-	if users, _ := target.Size(); users > 0 && !begun && !replace {
-		return fmt.Errorf("%s has %d users: with --replace, those whom the source does not have are deleted",
-			shown(to.Store), users)
+	if used && !begun && !replace {
+		return fmt.Errorf("there are users in %s: with --replace, those whom the source does not have are deleted",
+			shown(to.Store))
 	}
 	began := time.Now()
 	err = redisstore.SetImporting(ctx, s, true)
 	if err == nil {
-		err = c.write(ctx, s, source, target)
+		err = c.write(ctx, s, source)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; the copy is not complete: run it again", err)
 	}
-	c.did("wrote", to.Store, began)
-	if target, err = c.readRedis(ctx, s); err == nil {
-		err = c.verify(ctx, source, target)
+	c.did("wrote and verified", to.Store, began)
+	if again {
+		return nil
 	}
-	if err == nil && !again {
-		err = redisstore.SetImporting(ctx, s, false)
-	}
-	return err
+	return redisstore.SetImporting(ctx, s, false)
 }
 
-// write makes a Redis keep what tables keep, given what it keeps now.
-func (c *copying) write(ctx context.Context, s *redisstore.Store, source, target *memstore.Tables) error {
+// write makes a Redis keep what tables keep.
+func (c *copying) write(ctx context.Context, s *redisstore.Store, source *memstore.Tables) error {
 	progress := cli.NewProgress(c.std.Err)
 	defer progress.Clear()
 	listed, unlisted := source.Names()
-	for n, name := range append(listed, unlisted...) {
-		i, err := redisstore.NewImporter(ctx, s, name, n < len(listed))
-		if err != nil {
-			return err
-		}
-		err = source.Change(target, name, func(change store.KeptChange) error {
-			c.changed++
-			progress.Show(c.changed)
-			return i.Change(ctx, change)
-		})
-		if err = errors.Join(err, i.Close(ctx)); err != nil {
-			return err
-		}
-	}
-	for _, name := range surplus(source, target) {
+	for _, name := range unlisted {
 		if err := s.DeleteNamespace(ctx, name); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// surplus returns the namespaces that only the target has.
-func surplus(source, target *memstore.Tables) []string {
-	listed, unlisted := source.Names()
-	there, _ := target.Names()
-	return store.Without(there, append(listed, unlisted...))
+	importers := map[string]*redisstore.Importer{}
+	importer := func(name string) (i *redisstore.Importer, err error) {
+		i, ok := importers[name]
+		if !ok {
+			if i, err = redisstore.NewImporter(ctx, s, name, slices.Contains(listed, name)); err == nil {
+				importers[name] = i
+			}
+		}
+		return i, err
+	}
+	export := func(keep func(namespace, user string, k store.Kept) error) error {
+		return redisstore.Export(ctx, s, keep)
+	}
+	surplus, missing, err := source.Compare(export, func(name string, change store.KeptChange) error {
+		c.changed++
+		progress.Show(c.changed)
+		i, err := importer(name)
+		if err != nil {
+			return err
+		}
+		return i.Change(ctx, change)
+	})
+	for _, name := range missing { // also without users
+		_, registerErr := importer(name)
+		err = errors.Join(err, registerErr)
+	}
+	for _, i := range importers {
+		err = errors.Join(err, i.Close(ctx))
+	}
+	for _, name := range surplus {
+		err = errors.Join(err, s.DeleteNamespace(ctx, name))
+	}
+	return err
 }
 
 // compare prints what differs.
@@ -308,23 +319,15 @@ const maxDifferences = 20
 // verify returns an error if tables differ, and says who does.
 func (c *copying) verify(ctx context.Context, source, target *memstore.Tables) error {
 	differ := 0
-	listed, _ := source.Names()
-	for _, name := range append(listed, surplus(source, target)...) {
-		err := source.Change(target, name, func(change store.KeptChange) error {
-			if differ++; differ <= maxDifferences {
-				fmt.Fprintf(c.std.Err, "lastseen: %s, %q: %+v at the source, %+v at the target\n", name, change.User,
-					change.Now.State, change.Was.State)
-			}
-			return ctx.Err()
-		})
-		if err != nil {
-			return err
+	surplus, missing, err := source.Compare(target.Export, func(name string, change store.KeptChange) error {
+		if differ++; differ <= maxDifferences {
+			fmt.Fprintf(c.std.Err, "lastseen: %s, %q: %+v at the source, %+v at the target\n", name, change.User,
+				change.Now.State, change.Was.State)
 		}
+		return ctx.Err()
+	})
+	if namespaces := len(surplus) + len(missing); err == nil && differ+namespaces > 0 {
+		err = fmt.Errorf("differ: users %d, namespaces %d", differ, namespaces)
 	}
-	there, _ := target.Names()
-	missing := len(store.Without(listed, there)) + len(surplus(source, target))
-	if differ > 0 || missing > 0 {
-		return fmt.Errorf("differ: users %d, namespaces %d", differ, missing)
-	}
-	return nil
+	return err
 }

@@ -57,7 +57,7 @@ func TestOutgrown(t *testing.T) {
 	require.Zero(t, s.Terminate(t))
 	code, _, log = copyAll("--from", data, "--to", url, "--compare")
 	require.Equal(t, 1, code)
-	require.Contains(t, log, "differ: users 3, namespaces 1")
+	require.Contains(t, log, "differ: users 2, namespaces 1")
 	code, out, log = copyAll("--from", data, "--to", url)
 	require.Zero(t, code, log)
 	require.Equal(t, "users 3, namespaces 1, changed 2, verified\n", out)
@@ -77,7 +77,7 @@ func TestOutgrown(t *testing.T) {
 
 	code, _, log = copyAll("--from", data, "--to", url)
 	require.Equal(t, 1, code, "a server has used it")
-	require.Contains(t, log, "has 4 users: with --replace, those whom the source does not have are deleted")
+	require.Contains(t, log, "there are users in ")
 	back := filepath.Join(t.TempDir(), "back.db")
 	code, out, log = copyAll("--from", url, "--to", back)
 	require.Zero(t, code, log)

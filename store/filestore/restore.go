@@ -55,7 +55,7 @@ func Read(path string) (x *memstore.Tables, release func(), err error) {
 		return nil, nil, err
 	}
 	x = memstore.NewTables(memstore.Options{})
-	err = x.Load(func(log memstore.Log) error {
+	err = x.Fill(func(log memstore.Log) error {
 		_, err := supported().load(file, log)
 		return err
 	})

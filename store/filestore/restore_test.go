@@ -153,10 +153,12 @@ func TestWriteAndRead(t *testing.T) {
 	require.NoError(t, err)
 	release()
 	changes := map[string]store.KeptChange{}
-	require.NoError(t, from.Change(to, "chat", func(c store.KeptChange) error {
+	surplus, missing, err := from.Compare(to.Export, func(_ string, c store.KeptChange) error {
 		changes[c.User] = c
 		return nil
-	}))
+	})
+	require.NoError(t, err)
+	require.Empty(t, append(surplus, missing...))
 	require.Equal(t, map[string]store.KeptChange{
 		"alice": {
 			User: "alice", Was: store.Kept{State: lastseen.State{At: base + 1}},

@@ -3,6 +3,7 @@ package memstore
 import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/memstore/packed"
 )
 
 // This file copies all that is kept to other stores, and from them.
@@ -86,24 +87,85 @@ func (x *Tables) Names() (listed, unlisted []string) {
 	return x.index.namespaces.Keys(), x.index.unlisted.Keys()
 }
 
-// Change calls a function with each user of a namespace of whom other tables keep something else than these, in no
-// order, until it fails: after these changes, the other tables have the same. Nothing may use the tables meanwhile.
-func (x *Tables) Change(other *Tables, namespace string, change func(store.KeptChange) error) error {
-	now, was := x.index.usersOf(namespace), other.index.usersOf(namespace)
-	err := now.everyone(func(user string) error {
-		c := store.KeptChange{User: user, Was: was.kept(user), Now: now.kept(user)}
-		if c.Was.Equal(c.Now) {
-			return nil
+// Export calls a function with all that is kept of each user, in no order, and with "" for each namespace that exists,
+// until it fails. Nothing may change the tables meanwhile.
+func (x *Tables) Export(keep func(namespace, user string, k store.Kept) error) error {
+	for _, name := range x.index.namespaces.Keys() {
+		if err := keep(name, "", store.Kept{}); err != nil {
+			return err
 		}
-		return change(c)
-	})
-	if err != nil {
-		return err
+		u := x.index.usersOf(name)
+		if err := u.everyone(func(user string) error { return keep(name, user, u.kept(user)) }); err != nil {
+			return err
+		}
 	}
-	return was.everyone(func(user string) error {
-		if gone := now.kept(user).Equal(store.Kept{}); !gone {
+	return nil
+}
+
+// Compare calls a function with each user of whom another store keeps something else than these tables, in no order,
+// until it fails: after these changes, it keeps the same. It is given what exports the other store, which may name a
+// user twice. Compare returns the namespaces that exist there and not here, whose users it leaves out, and those that
+// exist here alone. Nothing may change the tables meanwhile.
+func (x *Tables) Compare(
+	export func(keep func(namespace, user string, k store.Kept) error) error,
+	change func(namespace string, c store.KeptChange) error,
+) (surplus, missing []string, err error) {
+	same := map[string]*found{}
+	for _, name := range append(x.index.namespaces.Keys(), x.index.unlisted.Keys()...) {
+		same[name] = &found{
+			users: x.index.usersOf(name), known: map[packed.Ref]struct{}{}, others: map[string]struct{}{},
+		}
+	}
+	err = export(func(name, user string, was store.Kept) error {
+		f := same[name]
+		switch {
+		case user == "" && (f == nil || f.users.unlisted):
+			surplus = append(surplus, name)
+			return nil
+		case user == "":
+			f.named = true
+			return nil
+		case f == nil, f.users.unlisted, f.add(user):
 			return nil
 		}
-		return change(store.KeptChange{User: user, Was: was.kept(user)})
+		if now := f.users.kept(user); !now.Equal(was) {
+			return change(name, store.KeptChange{User: user, Was: was, Now: now})
+		}
+		return nil
 	})
+	for name, f := range same {
+		if err != nil {
+			return nil, nil, err
+		}
+		if !f.named && !f.users.unlisted {
+			missing = append(missing, name)
+		}
+		err = f.users.everyone(func(user string) error {
+			if f.add(user) {
+				return nil
+			}
+			return change(name, store.KeptChange{User: user, Now: f.users.kept(user)})
+		})
+	}
+	return surplus, missing, err
+}
+
+// found are the users of a namespace whom another store named.
+type found struct {
+	users  *users
+	named  bool                    // the namespace exists there
+	known  map[packed.Ref]struct{} // those who have a state here
+	others map[string]struct{}
+}
+
+// add adds a user, and reports whether that was added before.
+func (f *found) add(user string) bool {
+	if e, known := f.users.get(user); known {
+		n := len(f.known)
+		f.known[e.name] = struct{}{}
+		return len(f.known) == n
+	}
+	n := len(f.others)
+	f.others[user] = struct{}{}
+	return len(f.others) == n
 }

@@ -1,25 +1,29 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore/redisclient"
+	"github.com/lastseen/lastseen/store/redisstore/scripts"
 )
 
 // This file reads all that is kept, to copy it to another store. docs/decisions/redis-keys.md has the keys.
 
-// Export calls a function with all that is kept of each user, in no order, and with "" for each namespace. The contacts
-// of an owner come in a call of their own. What was written meanwhile, or by other programs in another form, may be
-// missing; so are the hidden times in namespaces that do not exist any longer.
-func Export(ctx context.Context, s *Store, keep func(namespace, user string, k store.Kept)) error {
+// Export calls a function with all that is kept of each user, in no order, and with "" for each namespace, until it
+// fails. It may name a user twice. What was written meanwhile, or by other programs in another form, may be missing; so
+// are the hidden times in namespaces that do not exist any longer.
+func Export(ctx context.Context, s *Store, keep func(namespace, user string, k store.Kept) error) error {
 	names, err := s.toExport(ctx)
 	if err != nil {
 		return err
@@ -29,8 +33,10 @@ func Export(ctx context.Context, s *Store, keep func(namespace, user string, k s
 		if err != nil {
 			return err
 		}
-		keep(name, "", store.Kept{})
-		if err := c.export(ctx, func(user string, k store.Kept) { keep(name, user, k) }); err != nil {
+		if err := keep(name, "", store.Kept{}); err != nil {
+			return err
+		}
+		if err := c.export(ctx, func(user string, k store.Kept) error { return keep(name, user, k) }); err != nil {
 			return err
 		}
 	}
@@ -84,41 +90,91 @@ func openCopier(ctx context.Context, s *Store, name string) (*copier, error) {
 	return c, err
 }
 
-func (c *copier) export(ctx context.Context, keep func(user string, k store.Kept)) error {
-	for at, more := store.Position(""), true; more; more = at != "" {
-		users, next, err := c.ScanUsers(ctx, c.name, at, maxChunk)
-		if err != nil {
-			return err
-		}
-		at = next
-		all, err := c.read(ctx, users)
-		if err != nil {
-			return err
-		}
-		for i, k := range all {
-			if k.State.Known() && lastseen.CheckUser(users[i]) == nil { // other programs can write any name
-				keep(users[i], k)
+// keptPage are some users and what is kept of them.
+type keptPage struct {
+	users []string
+	kept  []store.Kept
+}
+
+func (c *copier) export(ctx context.Context, keep func(user string, k store.Kept) error) error {
+	group, scanning := errgroup.WithContext(ctx)
+	pages := make(chan keptPage, 4) // Redis works beside this program
+	group.Go(func() error {
+		defer close(pages)
+		return c.scan(scanning, pages)
+	})
+	group.Go(func() error {
+		for page := range pages {
+			for i, k := range page.kept {
+				if !k.State.Known() || lastseen.CheckUser(page.users[i]) != nil { // other programs can write any name
+					continue
+				}
+				if err := keep(page.users[i], k); err != nil {
+					return err
+				}
 			}
 		}
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	for _, key := range c.all() {
 		if err := c.exportUnseen(ctx, key, keep); err != nil {
-			return err
-		}
-		if err := c.exportContacts(ctx, key, keep); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// exportUnseen calls a function with the users of a shard without a state of whom something else is kept.
-func (c *copier) exportUnseen(ctx context.Context, key string, keep func(user string, k store.Kept)) error {
-	scans := map[string]func(cursor uint64) *redis.ScanCmd{
-		"d": func(at uint64) *redis.ScanCmd { return c.client.HScan(ctx, c.sideKey(key, 'd'), at, "", maxChunk) },
-		"h": func(at uint64) *redis.ScanCmd { return c.client.ZScan(ctx, c.sideKey(key, 'h'), at, "", maxChunk) },
+// scan sends all users who have a state.
+func (c *copier) scan(ctx context.Context, pages chan<- keptPage) error {
+	for _, key := range c.all() {
+		began, err := c.processOf(ctx, key)
+		if err != nil {
+			return err
+		}
+		for at, more := uint64(0), true; more; more = at != 0 {
+			var found []string
+			if found, at, err = c.client.ZScan(ctx, key, at, "", maxChunk).Result(); err != nil {
+				return redisclient.Translate(err)
+			}
+			page := keptPage{make([]string, len(found)/2), make([]store.Kept, len(found)/2)}
+			for i := range page.users {
+				score, _ := strconv.ParseFloat(found[2*i+1], 64) // it is 0 for what is none
+				page.users[i], page.kept[i].State = found[2*i], c.state(score)
+			}
+			if err := c.readRest(ctx, page.users, page.kept); err != nil {
+				return err
+			}
+			select {
+			case pages <- page:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if ended, err := c.processOf(ctx, key); err != nil || ended != began {
+			return cmp.Or(err, errors.New("redis was restarted or replaced meanwhile: run it again"))
+		}
 	}
-	for letter, scan := range scans {
+	return nil
+}
+
+// processOf returns what is different in each process of Redis. In another one, the cursor of a scan means nothing.
+func (c *copier) processOf(ctx context.Context, key string) (string, error) {
+	cmd, err := c.client.Run(ctx, scripts.Scan, key, "", "0", 1)
+	if err != nil {
+		return "", err
+	}
+	reply, err := cmd.StringSlice()
+	return strings.Join(reply[:min(1, len(reply))], ""), err
+}
+
+// exportUnseen calls a function with the users of a shard without a state of whom something else is kept.
+func (c *copier) exportUnseen(ctx context.Context, key string, keep func(user string, k store.Kept) error) error {
+	details := func(at uint64) *redis.ScanCmd { return c.client.HScan(ctx, c.sideKey(key, 'd'), at, "", maxChunk) }
+	hidden := func(at uint64) *redis.ScanCmd { return c.client.ZScan(ctx, c.sideKey(key, 'h'), at, "", maxChunk) }
+	for letter, scan := range map[string]func(cursor uint64) *redis.ScanCmd{"d": details, "h": hidden} {
 		for at, more := uint64(0), c.has[key].has(letter); more; more = at != 0 {
 			found, next, err := scan(at).Result()
 			if err != nil {
@@ -131,123 +187,152 @@ func (c *copier) exportUnseen(ctx context.Context, key string, keep func(user st
 					users = append(users, found[i])
 				}
 			}
-			all, err := c.read(ctx, users)
-			if err != nil {
+			if err := c.keepUnseen(ctx, users, keep); err != nil {
 				return err
 			}
-			for i, k := range all {
-				if !k.State.Known() {
-					keep(users[i], k)
-				}
-			}
 		}
 	}
-	return nil
-}
-
-// exportContacts calls a function with the contacts of each owner in a shard.
-func (c *copier) exportContacts(ctx context.Context, key string, keep func(user string, k store.Kept)) error {
-	if !c.has[key].has("c") {
-		return nil
-	}
-	owner, contacts := "", []string(nil)
-	finish := func() error {
-		if len(contacts) == 0 {
-			return nil
-		}
-		used, err := c.client.ZScore(ctx, c.sideKey(key, 'u'), owner).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return redisclient.Translate(err)
-		}
-		keep(owner, store.Kept{Contacts: contacts, Used: lastseen.Instant(used)})
-		return nil
-	}
-	for after := "-"; after != ""; {
-		page, err := c.client.ZRangeArgs(ctx, redis.ZRangeArgs{
+	for after := "-"; c.has[key].has("c") && after != ""; {
+		members, err := c.client.ZRangeArgs(ctx, redis.ZRangeArgs{
 			Key: c.sideKey(key, 'c'), ByLex: true, Start: after, Stop: "+", Count: maxChunk,
 		}).Result()
 		if err != nil {
 			return redisclient.Translate(err)
 		}
+		var owners []string
 		after = ""
-		for _, member := range page {
-			after = "(" + member
-			of, contact, ok := strings.Cut(member, "\x00")
-			if !ok {
-				continue
+		for _, member := range members {
+			owner, _, _ := strings.Cut(member, "\x00")
+			if len(owners) == 0 || owners[len(owners)-1] != owner {
+				owners = append(owners, owner)
 			}
-			if of != owner {
-				if err := finish(); err != nil {
-					return err
-				}
-				owner, contacts = of, nil
-			}
-			contacts = append(contacts, contact)
+			_, past := contactsAfter(owner, "")
+			after = "[" + past[1:]
+		}
+		if err := c.keepUnseen(ctx, owners, keep); err != nil {
+			return err
 		}
 	}
-	return finish()
+	return nil
 }
 
-// read returns what is kept of users, but for contacts.
+func (c *copier) keepUnseen(ctx context.Context, users []string, keep func(user string, k store.Kept) error) error {
+	all, err := c.read(ctx, users)
+	for i, k := range all {
+		if err == nil && !k.State.Known() {
+			err = keep(users[i], k)
+		}
+	}
+	return err
+}
+
+// read returns what is kept of users.
 func (c *copier) read(ctx context.Context, users []string) ([]store.Kept, error) {
 	kept := make([]store.Kept, len(users))
 	pipe := c.client.Pipeline()
-	var reads []func()
-	user := func(at int) any { return &users[at] }
+	cmds := map[*chunk]*redis.FloatSliceCmd{}
 	for _, chunk := range c.split(len(users), maxChunk, func(i int) string { return users[i] }) {
-		scores := func(key string, set func(at int, score float64)) {
-			cmd := redis.NewFloatSliceCmd(ctx, chunk.command("zmscore", key, user)...) // 0 for none
-			_ = pipe.Process(ctx, cmd)                                                 // only queues it
-			reads = append(reads, func() {
-				for i, score := range cmd.Val() {
-					set(chunk.index[i], score)
-				}
-			})
-		}
-		texts := func(letter rune, set func(at int, text string)) {
-			if !c.has[chunk.key].has(string(letter)) {
-				return
-			}
-			cmd := redis.NewSliceCmd(ctx, chunk.command("hmget", c.sideKey(chunk.key, letter), user)...)
-			_ = pipe.Process(ctx, cmd)
-			reads = append(reads, func() {
-				for i, text := range cmd.Val() {
-					if text, ok := text.(string); ok {
-						set(chunk.index[i], text)
-					}
-				}
-			})
-		}
-		scores(chunk.key, func(at int, score float64) { kept[at].State = c.state(score) })
-		texts('r', func(at int, text string) {
-			if d, ok := parseDevices(text); ok && kept[at].State.Known() {
-				kept[at].Devices = d
-			}
-		})
-		texts('d', func(at int, text string) {
-			d, _ := parseDetails(text)
-			kept[at].Availability = d.Availability
-		})
-		if c.has[chunk.key].has("h") {
-			scores(c.sideKey(chunk.key, 'h'), func(at int, end float64) { kept[at].Hidden = hiddenOf(end) })
-		}
-		texts('p', func(at int, text string) {
-			if h := &kept[at].Hidden; h.End != 0 {
-				a, ok := parsePrivate(text)
-				h.Ended, h.Until, h.Note = ok && a.Availability == "", 0, ""
-				if ok && !h.Ended {
-					h.Until, h.Note = a.Until, a.Note
-				}
-			}
-		})
+		args := chunk.command("zmscore", chunk.key, func(at int) any { return &users[at] })
+		cmds[chunk] = redis.NewFloatSliceCmd(ctx, args...) // 0 for none
+		_ = pipe.Process(ctx, cmds[chunk])                 // only queues it
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, redisclient.Translate(err)
 	}
+	for chunk, cmd := range cmds {
+		for i, score := range cmd.Val() {
+			kept[chunk.index[i]].State = c.state(score)
+		}
+	}
+	return kept, c.readRest(ctx, users, kept)
+}
+
+// readRest reads what is kept of users besides their states.
+func (c *copier) readRest(ctx context.Context, users []string, kept []store.Kept) error {
+	pipe := c.client.Pipeline()
+	var reads []func()
+	for _, chunk := range c.split(len(users), maxChunk, func(i int) string { return users[i] }) {
+		reads = append(reads, c.queryChunk(ctx, pipe, chunk, users, kept)...)
+	}
+	for i := range users {
+		if read := c.readContacts(ctx, pipe, users[i], &kept[i]); read != nil {
+			reads = append(reads, read)
+		}
+	}
+	if pipe.Len() == 0 {
+		return nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return redisclient.Translate(err)
+	}
 	for _, read := range reads {
 		read()
 	}
-	return kept, c.readMetas(ctx, users, kept)
+	return c.readMetas(ctx, users, kept)
+}
+
+// queryChunk adds the commands for devices and for what users say to a pipeline, and returns what reads the replies.
+func (c *copier) queryChunk(
+	ctx context.Context, pipe redis.Pipeliner, of *chunk, users []string, kept []store.Kept,
+) (reads []func()) {
+	command := func(name string, letter rune) []any {
+		return of.command(name, c.sideKey(of.key, letter), func(at int) any { return &users[at] })
+	}
+	texts := func(letter rune, set func(k *store.Kept, text string)) {
+		if !c.has[of.key].has(string(letter)) {
+			return
+		}
+		cmd := redis.NewSliceCmd(ctx, command("hmget", letter)...)
+		_ = pipe.Process(ctx, cmd) // only queues it
+		reads = append(reads, func() {
+			for i, text := range cmd.Val() {
+				if text, ok := text.(string); ok {
+					set(&kept[of.index[i]], text)
+				}
+			}
+		})
+	}
+	texts('r', func(k *store.Kept, text string) {
+		if d, ok := parseDevices(text); ok && k.State.Known() {
+			k.Devices = d
+		}
+	})
+	texts('d', func(k *store.Kept, text string) {
+		d, _ := parseDetails(text)
+		k.Availability = d.Availability
+	})
+	if c.has[of.key].has("h") {
+		ends := redis.NewFloatSliceCmd(ctx, command("zmscore", 'h')...) // 0 for none
+		_ = pipe.Process(ctx, ends)
+		reads = append(reads, func() {
+			for i, end := range ends.Val() {
+				kept[of.index[i]].Hidden = hiddenOf(end)
+			}
+		})
+	}
+	texts('p', func(k *store.Kept, text string) { k.Hidden = withPrivate(k.Hidden, text) })
+	return reads
+}
+
+// readContacts adds the commands for the contacts of an owner to a pipeline, and returns what reads the replies; nil if
+// there are none in the owner's shard.
+func (c *copier) readContacts(ctx context.Context, pipe redis.Pipeliner, owner string, k *store.Kept) (read func()) {
+	key := c.of(owner)
+	if !c.has[key].has("c") {
+		return nil
+	}
+	low, high := contactsAfter(owner, "")
+	members := pipe.ZRangeArgs(ctx, redis.ZRangeArgs{Key: c.sideKey(key, 'c'), ByLex: true, Start: low, Stop: high})
+	used := redis.NewFloatSliceCmd(ctx, "zmscore", c.sideKey(key, 'u'), owner) // 0 for none
+	_ = pipe.Process(ctx, used)
+	return func() {
+		for _, member := range members.Val() {
+			k.Contacts = append(k.Contacts, member[len(memberOf(owner, "")):])
+		}
+		if len(k.Contacts) > 0 {
+			k.Used = lastseen.Instant(used.Val()[0])
+		}
+	}
 }
 
 // hiddenOf returns the hidden time with a score.
@@ -259,6 +344,19 @@ func hiddenOf(end float64) (h store.KeptHidden) {
 		h.End = lastseen.Instant(end)
 	}
 	h.Ended = h.End != 0 // unless the private availability says otherwise
+	return h
+}
+
+// withPrivate returns a hidden time with what the user says, given the field of the private key.
+func withPrivate(h store.KeptHidden, text string) store.KeptHidden {
+	if h.End == 0 {
+		return h
+	}
+	a, ok := parsePrivate(text)
+	h.Ended = ok && a.Availability == ""
+	if ok && !h.Ended {
+		h.Until, h.Note = a.Until, a.Note
+	}
 	return h
 }
 

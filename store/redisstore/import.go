@@ -37,13 +37,25 @@ func SetImporting(ctx context.Context, s *Store, begins bool) error {
 	return redisclient.Translate(s.client.Set(ctx, s.keys.copying(), "1", importMarkKept).Err())
 }
 
+// HasUsers reports whether anyone was seen in a namespace that Export would read.
+func HasUsers(ctx context.Context, s *Store) (bool, error) {
+	names, err := s.toExport(ctx)
+	for _, name := range names {
+		newest, newestErr := s.Newest(ctx, name)
+		if newestErr != nil || newest != 0 {
+			return true, newestErr
+		}
+	}
+	return false, err
+}
+
 // Importer writes what other stores keep to one namespace. No server may use the namespace meanwhile.
 type Importer struct {
 	copier
 	pipe   redis.Pipeliner
 	states map[string][]any // arguments of ZADD, by the key of the shard
 	hides  map[string]bool  // shards in which hidden times change
-	queued int              // changes
+	queued []store.KeptChange
 }
 
 // NewImporter returns what writes to a namespace. It registers the namespace, unless only hidden times are kept of it:
@@ -58,18 +70,23 @@ func NewImporter(ctx context.Context, s *Store, name string, exists bool) (*Impo
 	if err != nil {
 		return nil, err
 	}
+	if c.hasSideKeys() {
+		for key := range c.has {
+			c.has[key] = "-" + sideLetters // as far as they are read back
+		}
+	}
 	i := &Importer{copier: *c, pipe: s.client.Pipeline()}
 	i.begin()
 	return i, nil
 }
 
-func (i *Importer) begin() { i.states, i.hides, i.queued = map[string][]any{}, map[string]bool{}, 0 }
+func (i *Importer) begin() { i.states, i.hides, i.queued = map[string][]any{}, map[string]bool{}, nil }
 
 // maxQueued is how many commands wait for a round trip.
 const maxQueued = 2000
 
-// Change makes a change, at the latest with Close. It fails where other programs write the set of the namespace, and
-// something else than a state is to be kept.
+// Change makes a change, at the latest with Close, and reads it back. It fails where other programs write the set of
+// the namespace, and something else than a state is to be kept.
 func (i *Importer) Change(ctx context.Context, change store.KeptChange) error {
 	user, was, now := change.User, change.Was, change.Now
 	key := i.of(user)
@@ -88,7 +105,7 @@ func (i *Importer) Change(ctx context.Context, change store.KeptChange) error {
 		i.changeSaid(ctx, key, user, was, now)
 		i.changeContacts(ctx, key, user, was, now)
 	}
-	if i.queued++; i.queued+i.pipe.Len() < maxQueued {
+	if i.queued = append(i.queued, change); len(i.queued)+i.pipe.Len() < maxQueued {
 		return nil
 	}
 	return i.flush(ctx)
@@ -182,7 +199,7 @@ func (i *Importer) changeContacts(ctx context.Context, key, owner string, was, n
 	}
 }
 
-// flush makes the changes that wait, in about one round trip.
+// flush makes the changes that wait, in about one round trip, and reads back what is kept then.
 func (i *Importer) flush(ctx context.Context) error {
 	for _, key := range slices.Sorted(maps.Keys(i.states)) {
 		for part := range slices.Chunk(i.states[key], 2*maxChunk) {
@@ -194,12 +211,26 @@ func (i *Importer) flush(ctx context.Context) error {
 			return err
 		}
 	}
+	changes := i.queued
 	i.begin()
 	if i.pipe.Len() == 0 {
 		return nil
 	}
-	_, err := i.pipe.Exec(ctx)
-	return redisclient.Translate(err)
+	if _, err := i.pipe.Exec(ctx); err != nil {
+		return redisclient.Translate(err)
+	}
+	users := make([]string, len(changes))
+	for n := range changes {
+		users[n] = changes[n].User
+	}
+	kept, err := i.read(ctx, users)
+	for n := range kept {
+		if err == nil && !kept[n].Equal(changes[n].Now) {
+			err = fmt.Errorf("%s: %q is kept as %+v instead of %+v: is a server running?", i.name, users[n], kept[n],
+				changes[n].Now)
+		}
+	}
+	return err
 }
 
 // mark gives both keys of hidden times the next mark: see sidekeys.lua.

@@ -77,18 +77,26 @@ func act(t *testing.T, s store.Store, r *rand.Rand, times int) {
 	}
 }
 
-// importAll copies what tables keep to Redis, where others are kept.
-func importAll(t *testing.T, s *redisstore.Store, from, was *memstore.Tables) (changes int) {
+// importAll copies what tables keep to Redis.
+func importAll(t *testing.T, s *redisstore.Store, from *memstore.Tables) (changes int) {
 	t.Helper()
-	ctx := t.Context()
-	names, _ := from.Names()
-	for _, name := range names {
-		i, err := redisstore.NewImporter(ctx, s, name, true)
-		require.NoError(t, err)
-		require.NoError(t, from.Change(was, name, func(c store.KeptChange) error {
-			changes++
-			return i.Change(ctx, c)
-		}))
+	ctx, importers := t.Context(), map[string]*redisstore.Importer{}
+	export := func(keep func(namespace, user string, k store.Kept) error) error {
+		return redisstore.Export(ctx, s, keep)
+	}
+	listed, _ := from.Names()
+	_, _, err := from.Compare(export, func(name string, c store.KeptChange) (err error) {
+		changes++
+		i, ok := importers[name]
+		if !ok {
+			i, err = redisstore.NewImporter(ctx, s, name, slices.Contains(listed, name))
+			require.NoError(t, err)
+			importers[name] = i
+		}
+		return i.Change(ctx, c)
+	})
+	require.NoError(t, err)
+	for _, i := range importers {
 		require.NoError(t, i.Close(ctx))
 	}
 	return changes
@@ -97,12 +105,13 @@ func importAll(t *testing.T, s *redisstore.Store, from, was *memstore.Tables) (c
 func exportAll(t *testing.T, s *redisstore.Store) *memstore.Tables {
 	t.Helper()
 	x := memstore.NewTables(memstore.Options{})
-	require.NoError(t, x.Load(func(log memstore.Log) error {
-		return redisstore.Export(t.Context(), s, func(namespace, user string, k store.Kept) {
+	require.NoError(t, x.Fill(func(log memstore.Log) error {
+		return redisstore.Export(t.Context(), s, func(namespace, user string, k store.Kept) error {
 			log.In(namespace)
 			if user != "" {
 				memstore.Keep(log, namespace, user, k)
 			}
+			return nil
 		})
 	}))
 	return x
@@ -111,14 +120,12 @@ func exportAll(t *testing.T, s *redisstore.Store) *memstore.Tables {
 // requireSame requires that tables keep the same.
 func requireSame(t *testing.T, want, got *memstore.Tables) {
 	t.Helper()
-	listed, _ := want.Names()
-	others, _ := got.Names()
-	require.Equal(t, listed, others)
-	for _, name := range listed {
-		require.NoError(t, want.Change(got, name, func(c store.KeptChange) error {
-			return fmt.Errorf("%s: %s is kept as\n%+v instead of\n%+v", name, c.User, c.Was, c.Now)
-		}))
-	}
+	surplus, missing, err := want.Compare(got.Export, func(name string, c store.KeptChange) error {
+		return fmt.Errorf("%s: %s is kept as\n%+v instead of\n%+v", name, c.User, c.Was, c.Now)
+	})
+	require.NoError(t, err)
+	require.Empty(t, surplus)
+	require.Empty(t, missing)
 }
 
 // TestCopy copies a file to Redis, goes on in the file, and copies only what changed. Then both show the same. What is
@@ -146,13 +153,13 @@ func TestCopy(t *testing.T) {
 			}
 			o := redisstore.Options{URL: url, Shards: shards, Timeout: 10 * time.Second}
 			s := stores.New(t, o)
-			was := memstore.NewTables(memstore.Options{})
+			var was *memstore.Tables
 			for pass := range 4 {
 				now := read(400)
-				changes := importAll(t, s, now, was)
+				changes := importAll(t, s, now)
 				require.Greater(t, changes, 20, pass)
 				requireSame(t, now, exportAll(t, s))
-				require.Zero(t, importAll(t, s, now, exportAll(t, s)))
+				require.Zero(t, importAll(t, s, now))
 				was = now
 			}
 			back := filepath.Join(t.TempDir(), "back.db")
@@ -214,7 +221,7 @@ func TestCopiedKeys(t *testing.T) {
 	x := exportAll(t, from)
 	want := sorted(t, client)
 	require.NoError(t, client.FlushDB(t.Context()).Err())
-	importAll(t, stores.New(t, redisstore.Options{URL: url}), x, memstore.NewTables(memstore.Options{}))
+	importAll(t, stores.New(t, redisstore.Options{URL: url}), x)
 	got := sorted(t, client)
 	require.Equal(t, fmt.Sprint(got[stores.HiddenOfChat][""]), got[stores.PrivateOfChat][""])
 	for _, ns := range []string{"chat", "game"} {
@@ -277,11 +284,7 @@ func TestCopyOfRemovedNamespace(t *testing.T) {
 	listed, unlisted := x.Names()
 	require.Empty(t, listed)
 	require.Equal(t, []string{"chat"}, unlisted)
-	i, err := redisstore.NewImporter(ctx, s, "chat", false)
-	require.NoError(t, err)
-	change := func(c store.KeptChange) error { return i.Change(ctx, c) }
-	require.NoError(t, x.Change(memstore.NewTables(memstore.Options{}), "chat", change))
-	require.NoError(t, i.Close(ctx))
+	require.Equal(t, 1, importAll(t, s, x))
 	found, err := s.ReadAvailability(ctx, "chat", "alice", now)
 	require.NoError(t, err)
 	require.Equal(t, invisible, found)
