@@ -24,7 +24,7 @@ func TestFilesStayReadable(t *testing.T) {
 // are not listed have at most 25 files of production code and 35 of tests.
 func sizes() map[string]int {
 	return map[string]int{
-		"lines":  60_600, // of production code in Go, Lua and JavaScript, rounded up to hundreds
+		"lines":  60_700, // of production code in Go, Lua and JavaScript, rounded up to hundreds
 		"arrows": 134,    // imports of one package of this project by another, without tests
 	}
 }

@@ -105,7 +105,7 @@ func isServer(name string) bool { return strings.HasPrefix(name, "http://") }
 
 // shown returns the name of a store without passwords.
 func shown(name string) string {
-	if config.IsStoreURL(name) {
+	if config.IsStoreURL(name) && !isServer(name) {
 		return redisstore.Redact(name)
 	}
 	return name

@@ -27,13 +27,15 @@ func Keep(log Log, namespace, user string, k store.Kept) {
 	}
 }
 
-// kept returns all that is kept of a user.
-func (u *users) kept(user string) (k store.Kept) {
-	if e, known := u.get(user); known {
+// kept returns all that is kept of a user, given the user's entry, if there is one.
+func (u *users) kept(user string, e entry, known bool) (k store.Kept) {
+	var metas []string
+	if known {
 		k.State = e.score.State()
 	}
-	var metas []string
-	k.Devices, metas = u.devicesOf(user)
+	if known && u.devices != nil {
+		k.Devices, metas = u.devices.read(e.name)
+	}
 	for i, text := range metas {
 		if text == "" {
 			continue
@@ -51,17 +53,22 @@ func (u *users) kept(user string) (k store.Kept) {
 	return k
 }
 
-// everyone calls a function with each user of whom something is kept, in no order, until it fails.
-func (u *users) everyone(visit func(user string) error) error {
-	for _, e := range u.all() {
-		if err := visit(u.name(e)); err != nil {
-			return err
+// everyone calls a function with all that is kept of each user, in no order, until it fails. It leaves out those who
+// are in a set of others.
+func (u *users) everyone(out *found, visit func(user string, k store.Kept) error) error {
+	if out.known.Len() < u.len() {
+		for _, e := range u.all() {
+			if user := u.name(e); out.known.Add(e.name) {
+				if err := visit(user, u.kept(user, e, true)); err != nil {
+					return err
+				}
+			}
 		}
 	}
-	others := map[string]struct{}{}
+	var unseen []string
 	note := func(user string) bool {
-		if _, known := u.get(user); !known {
-			others[user] = struct{}{}
+		if _, known := u.get(user); !known && out.addOther(user) {
+			unseen = append(unseen, user)
 		}
 		return true
 	}
@@ -72,12 +79,28 @@ func (u *users) everyone(visit func(user string) error) error {
 	if u.contacts != nil {
 		u.contacts.lists.Scan(func(user string, _ ownedContacts) bool { return note(user) })
 	}
-	for user := range others {
-		if err := visit(user); err != nil {
+	for _, user := range unseen {
+		if err := visit(user, u.kept(user, entry{}, false)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// found are users of a namespace. The zero value has none.
+type found struct {
+	known  packed.Refs // those who have a state
+	others map[string]struct{}
+}
+
+// addOther adds a user without a state, and reports whether there was none of that name.
+func (f *found) addOther(user string) bool {
+	if f.others == nil {
+		f.others = map[string]struct{}{}
+	}
+	n := len(f.others)
+	f.others[user] = struct{}{}
+	return len(f.others) > n
 }
 
 // Names returns the namespaces that exist, and those that do not although something is kept in them, in order.
@@ -94,8 +117,8 @@ func (x *Tables) Export(keep func(namespace, user string, k store.Kept) error) e
 		if err := keep(name, "", store.Kept{}); err != nil {
 			return err
 		}
-		u := x.index.usersOf(name)
-		if err := u.everyone(func(user string) error { return keep(name, user, u.kept(user)) }); err != nil {
+		all := func(user string, k store.Kept) error { return keep(name, user, k) }
+		if err := x.index.usersOf(name).everyone(new(found), all); err != nil {
 			return err
 		}
 	}
@@ -110,62 +133,48 @@ func (x *Tables) Compare(
 	export func(keep func(namespace, user string, k store.Kept) error) error,
 	change func(namespace string, c store.KeptChange) error,
 ) (surplus, missing []string, err error) {
-	same := map[string]*found{}
+	all := map[string]*compared{}
 	for _, name := range append(x.index.namespaces.Keys(), x.index.unlisted.Keys()...) {
-		same[name] = &found{
-			users: x.index.usersOf(name), known: map[packed.Ref]struct{}{}, others: map[string]struct{}{},
-		}
+		all[name] = &compared{users: x.index.usersOf(name)}
 	}
 	err = export(func(name, user string, was store.Kept) error {
-		f := same[name]
+		c := all[name]
 		switch {
-		case user == "" && (f == nil || f.users.unlisted):
+		case user == "" && (c == nil || c.users.unlisted):
 			surplus = append(surplus, name)
 			return nil
 		case user == "":
-			f.named = true
+			c.named = true
 			return nil
-		case f == nil, f.users.unlisted, f.add(user):
+		case c == nil, c.users.unlisted:
 			return nil
 		}
-		if now := f.users.kept(user); !now.Equal(was) {
+		e, known := c.users.get(user)
+		if known && !c.known.Add(e.name) || !known && !c.addOther(user) {
+			return nil
+		}
+		if now := c.users.kept(user, e, known); !now.Equal(was) {
 			return change(name, store.KeptChange{User: user, Was: was, Now: now})
 		}
 		return nil
 	})
-	for name, f := range same {
+	for name, c := range all {
 		if err != nil {
 			return nil, nil, err
 		}
-		if !f.named && !f.users.unlisted {
+		if !c.named && !c.users.unlisted {
 			missing = append(missing, name)
 		}
-		err = f.users.everyone(func(user string) error {
-			if f.add(user) {
-				return nil
-			}
-			return change(name, store.KeptChange{User: user, Now: f.users.kept(user)})
+		err = c.users.everyone(&c.found, func(user string, k store.Kept) error {
+			return change(name, store.KeptChange{User: user, Now: k})
 		})
 	}
 	return surplus, missing, err
 }
 
-// found are the users of a namespace whom another store named.
-type found struct {
-	users  *users
-	named  bool                    // the namespace exists there
-	known  map[packed.Ref]struct{} // those who have a state here
-	others map[string]struct{}
-}
-
-// add adds a user, and reports whether that was added before.
-func (f *found) add(user string) bool {
-	if e, known := f.users.get(user); known {
-		n := len(f.known)
-		f.known[e.name] = struct{}{}
-		return len(f.known) == n
-	}
-	n := len(f.others)
-	f.others[user] = struct{}{}
-	return len(f.others) == n
+// compared is a namespace that is compared with one of another store.
+type compared struct {
+	users *users
+	named bool // it exists there
+	found
 }

@@ -136,7 +136,7 @@ func (c *copier) scan(ctx context.Context, pages chan<- keptPage) error {
 		}
 		for at, more := uint64(0), true; more; more = at != 0 {
 			var found []string
-			if found, at, err = c.client.ZScan(ctx, key, at, "", maxChunk).Result(); err != nil {
+			if found, at, err = c.client.ZScan(ctx, key, at, "", 4*maxChunk).Result(); err != nil {
 				return redisclient.Translate(err)
 			}
 			page := keptPage{make([]string, len(found)/2), make([]store.Kept, len(found)/2)}
