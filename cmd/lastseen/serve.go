@@ -144,6 +144,8 @@ func openStore(
 		return nil, "", errors.Join(err, redis.Close())
 	} else if err != nil {
 		logger.Warn("Redis is not ready; requests fail with 503 until it does", "error", err)
+	} else {
+		_ = redisstore.SetImporting(ctx, redis, false) // from now on, users there are not those of a copy alone
 	}
 	return metrics.batched(redis, calls, batches), redisstore.Redact(c.Store), nil
 }

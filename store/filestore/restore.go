@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/memstore"
 )
 
@@ -23,6 +24,9 @@ func Restore(backup, path string, replace bool) (size int64, err error) {
 		return 0, err
 	}
 	defer from.Close()
+	if isTemp, err := isTempOf(from, path); err != nil || isTemp {
+		return 0, errors.Join(err, errors.New("the backup has the name of a file in the making: rename it first"))
+	}
 	err = replaceBy(path, replace, func(next *os.File) error {
 		if size, err = io.Copy(next, from); err != nil {
 			return err
@@ -32,14 +36,33 @@ func Restore(backup, path string, replace bool) (size int64, err error) {
 	return size, err
 }
 
-// Write writes all data to a data file, as Restore puts a backup in place.
+// isTempOf reports whether a file is the one that is written next to a data file.
+func isTempOf(f *os.File, path string) (bool, error) {
+	path, err := absolute(path)
+	if err != nil {
+		return false, err
+	}
+	return hasName(f, tempName(path))
+}
+
+// Write writes all data to a data file, as Restore puts a backup in place: it is read back and compared before.
 func Write(path string, x *memstore.Tables, replace bool) error {
 	return replaceBy(path, replace, func(next *os.File) error {
 		w := newFileWriter(next, supported().base)
 		if err := w.writeSnapshot(x.Snapshot()); err != nil {
 			return err
 		}
-		return w.seal((*os.File).Sync)
+		if err := w.seal((*os.File).Sync); err != nil {
+			return err
+		}
+		written, err := read(next)
+		if err != nil {
+			return err
+		}
+		_, _, err = x.Compare(written.Export, func(namespace string, c store.KeptChange) error {
+			return fmt.Errorf("%s: %q was written as %+v instead of %+v", namespace, c.User, c.Was, c.Now)
+		})
+		return err
 	})
 }
 
@@ -54,16 +77,19 @@ func Read(path string) (x *memstore.Tables, release func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	x = memstore.NewTables(memstore.Options{})
-	err = x.Fill(func(log memstore.Log) error {
-		_, err := supported().load(file, log)
-		return err
-	})
-	if err != nil {
+	if x, err = read(file); err != nil {
 		file.Close()
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return x, func() { file.Close() }, nil
+}
+
+func read(file *os.File) (*memstore.Tables, error) {
+	x := memstore.NewTables(memstore.Options{})
+	return x, x.Fill(func(log memstore.Log) error {
+		_, err := supported().load(file, log)
+		return err
+	})
 }
 
 // replaceBy writes a data file to put in the place of another one.

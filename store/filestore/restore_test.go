@@ -103,6 +103,11 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	_, err = Restore(saved, s.Path(), true)
 	require.ErrorIs(t, err, ErrLocked)
+	path := newPath(t)
+	require.NoError(t, os.Rename(saved, tempName(path)))
+	_, err = Restore(tempName(path), path, true)
+	require.ErrorContains(t, err, "rename it first")
+	require.NoError(t, Verify(tempName(path)))
 	_, err = Restore(saved+".none", newPath(t), false)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }

@@ -113,9 +113,12 @@ func (x *Tables) Names() (listed, unlisted []string) {
 // Export calls a function with all that is kept of each user, in no order, and with "" for each namespace that exists,
 // until it fails. Nothing may change the tables meanwhile.
 func (x *Tables) Export(keep func(namespace, user string, k store.Kept) error) error {
-	for _, name := range x.index.namespaces.Keys() {
-		if err := keep(name, "", store.Kept{}); err != nil {
-			return err
+	listed, unlisted := x.Names()
+	for i, name := range append(listed, unlisted...) {
+		if i < len(listed) {
+			if err := keep(name, "", store.Kept{}); err != nil {
+				return err
+			}
 		}
 		all := func(user string, k store.Kept) error { return keep(name, user, k) }
 		if err := x.index.usersOf(name).everyone(new(found), all); err != nil {
@@ -134,7 +137,8 @@ func (x *Tables) Compare(
 	change func(namespace string, c store.KeptChange) error,
 ) (surplus, missing []string, err error) {
 	all := map[string]*compared{}
-	for _, name := range append(x.index.namespaces.Keys(), x.index.unlisted.Keys()...) {
+	listed, unlisted := x.Names()
+	for _, name := range append(listed, unlisted...) {
 		all[name] = &compared{users: x.index.usersOf(name)}
 	}
 	err = export(func(name, user string, was store.Kept) error {
@@ -146,7 +150,7 @@ func (x *Tables) Compare(
 		case user == "":
 			c.named = true
 			return nil
-		case c == nil, c.users.unlisted:
+		case c == nil:
 			return nil
 		}
 		e, known := c.users.get(user)

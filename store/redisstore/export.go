@@ -24,7 +24,7 @@ import (
 // fails. It may name a user twice. What was written meanwhile, or by other programs in another form, may be missing; so
 // are the hidden times in namespaces that do not exist any longer.
 func Export(ctx context.Context, s *Store, keep func(namespace, user string, k store.Kept) error) error {
-	names, err := s.toExport(ctx)
+	names, err := Names(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -41,31 +41,6 @@ func Export(ctx context.Context, s *Store, keep func(namespace, user string, k s
 		}
 	}
 	return nil
-}
-
-// toExport returns the namespaces in the list, and those with a key of their own that have users.
-func (s *Store) toExport(ctx context.Context) (names []string, err error) {
-	for after := ""; ; after = names[len(names)-1] {
-		page, err := s.Namespaces(ctx, after, maxChunk)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range page {
-			names = append(names, n.Name)
-		}
-		if len(page) < maxChunk {
-			break
-		}
-	}
-	for name := range s.keys.layouts {
-		if newest, err := s.Newest(ctx, name); err != nil {
-			return nil, err
-		} else if newest != 0 {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
 }
 
 // copier copies one namespace.
@@ -97,6 +72,10 @@ type keptPage struct {
 }
 
 func (c *copier) export(ctx context.Context, keep func(user string, k store.Kept) error) error {
+	began, err := c.processes(ctx)
+	if err != nil {
+		return err
+	}
 	group, scanning := errgroup.WithContext(ctx)
 	pages := make(chan keptPage, 4) // Redis works beside this program
 	group.Go(func() error {
@@ -124,21 +103,38 @@ func (c *copier) export(ctx context.Context, keep func(user string, k store.Kept
 			return err
 		}
 	}
+	if ended, err := c.processes(ctx); err != nil || !slices.Equal(ended, began) {
+		return cmp.Or(err, errors.New("redis was restarted or replaced meanwhile: run it again"))
+	}
 	return nil
+}
+
+// processes returns what is different in each process of Redis, of those that have the shards. In another one, the
+// cursor of a scan means nothing.
+func (c *copier) processes(ctx context.Context) (all []string, err error) {
+	for _, key := range c.all() {
+		cmd, err := c.client.Run(ctx, scripts.Scan, key, "", "0", 1)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := cmd.StringSlice()
+		if err != nil || len(reply) == 0 {
+			return nil, cmp.Or(err, errors.New("unexpected script reply"))
+		}
+		all = append(all, reply[0])
+	}
+	return all, nil
 }
 
 // scan sends all users who have a state.
 func (c *copier) scan(ctx context.Context, pages chan<- keptPage) error {
 	for _, key := range c.all() {
-		began, err := c.processOf(ctx, key)
-		if err != nil {
-			return err
-		}
 		for at, more := uint64(0), true; more; more = at != 0 {
-			var found []string
-			if found, at, err = c.client.ZScan(ctx, key, at, "", 4*maxChunk).Result(); err != nil {
+			found, next, err := c.client.ZScan(ctx, key, at, "", 4*maxChunk).Result()
+			if err != nil {
 				return redisclient.Translate(err)
 			}
+			at = next
 			page := keptPage{make([]string, len(found)/2), make([]store.Kept, len(found)/2)}
 			for i := range page.users {
 				score, _ := strconv.ParseFloat(found[2*i+1], 64) // it is 0 for what is none
@@ -153,21 +149,8 @@ func (c *copier) scan(ctx context.Context, pages chan<- keptPage) error {
 				return ctx.Err()
 			}
 		}
-		if ended, err := c.processOf(ctx, key); err != nil || ended != began {
-			return cmp.Or(err, errors.New("redis was restarted or replaced meanwhile: run it again"))
-		}
 	}
 	return nil
-}
-
-// processOf returns what is different in each process of Redis. In another one, the cursor of a scan means nothing.
-func (c *copier) processOf(ctx context.Context, key string) (string, error) {
-	cmd, err := c.client.Run(ctx, scripts.Scan, key, "", "0", 1)
-	if err != nil {
-		return "", err
-	}
-	reply, err := cmd.StringSlice()
-	return strings.Join(reply[:min(1, len(reply))], ""), err
 }
 
 // exportUnseen calls a function with the users of a shard without a state of whom something else is kept.

@@ -37,21 +37,60 @@ func SetImporting(ctx context.Context, s *Store, begins bool) error {
 	return redisclient.Translate(s.client.Set(ctx, s.keys.copying(), "1", importMarkKept).Err())
 }
 
-// HasUsers reports whether anyone was seen in a namespace that Export would read.
-func HasUsers(ctx context.Context, s *Store) (bool, error) {
-	names, err := s.toExport(ctx)
+// Names returns the namespaces in the list, and those that are stored in their own way and have users.
+func Names(ctx context.Context, s *Store) (names []string, err error) {
+	for after := ""; ; after = names[len(names)-1] {
+		page, err := s.Namespaces(ctx, after, maxChunk)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range page {
+			names = append(names, n.Name)
+		}
+		if len(page) < maxChunk {
+			break
+		}
+	}
+	for name := range s.keys.layouts {
+		if newest, err := s.Newest(ctx, name); err != nil {
+			return nil, err
+		} else if newest != 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// Used reports whether anything is kept in a namespace that Export would read.
+func Used(ctx context.Context, s *Store) (bool, error) {
+	names, err := Names(ctx, s)
 	for _, name := range names {
-		newest, newestErr := s.Newest(ctx, name)
-		if newestErr != nil || newest != 0 {
-			return true, newestErr
+		if used, err := s.isUsed(ctx, s.keys.namespace(name)); err != nil || used {
+			return used, err
 		}
 	}
 	return false, err
 }
 
+// Clear deletes a namespace that the source of a copy does not have, or what is left of one that does not exist. It
+// fails where other programs have members in the set.
+func Clear(ctx context.Context, s *Store, name string) error {
+	ns := s.keys.namespace(name)
+	if !ns.shared {
+		return s.DeleteNamespace(ctx, name)
+	}
+	n, err := s.members(ctx, ns)
+	if err == nil && n > 0 {
+		err = fmt.Errorf("the source has no namespace %s, and other programs write it in %s", name, ns.key)
+	}
+	return err
+}
+
 // Importer writes what other stores keep to one namespace. No server may use the namespace meanwhile.
 type Importer struct {
 	copier
+	had    map[string]sides // before, by the key of the shard
 	pipe   redis.Pipeliner
 	states map[string][]any // arguments of ZADD, by the key of the shard
 	hides  map[string]bool  // shards in which hidden times change
@@ -59,7 +98,7 @@ type Importer struct {
 }
 
 // NewImporter returns what writes to a namespace. It registers the namespace, unless only hidden times are kept of it:
-// then it does not exist.
+// then it does not exist. The calls and the changes feed of the namespace end.
 func NewImporter(ctx context.Context, s *Store, name string, exists bool) (*Importer, error) {
 	if exists {
 		if err := s.Register(ctx, []string{name}); err != nil {
@@ -70,14 +109,20 @@ func NewImporter(ctx context.Context, s *Store, name string, exists bool) (*Impo
 	if err != nil {
 		return nil, err
 	}
-	if c.hasSideKeys() {
-		for key := range c.has {
-			c.has[key] = "-" + sideLetters // as far as they are read back
-		}
-	}
-	i := &Importer{copier: *c, pipe: s.client.Pipeline()}
+	i := &Importer{copier: *c, pipe: s.client.Pipeline(), had: maps.Clone(c.has)}
 	i.begin()
-	return i, nil
+	if !c.hasSideKeys() {
+		return i, nil
+	}
+	for key := range c.has {
+		for _, letter := range "fsk" {
+			i.pipe.Del(ctx, i.sideKey(key, letter))
+		}
+		i.pipe.Del(ctx, i.sidesKey(key))
+		c.has[key] = "-" + sideLetters // as far as they are read back
+	}
+	_, err = i.pipe.Exec(ctx)
+	return i, cmp.Or(redisclient.Translate(err), s.deleteCalls(ctx, c.namespace))
 }
 
 func (i *Importer) begin() { i.states, i.hides, i.queued = map[string][]any{}, map[string]bool{}, nil }
@@ -121,6 +166,9 @@ func (e encoding) score(s lastseen.State) string {
 
 func (i *Importer) changeDevices(ctx context.Context, key, user string, was, now store.Kept) {
 	i.set(ctx, i.sideKey(key, 'r'), user, devicesText(was.Devices), devicesText(now.Devices))
+	if !was.State.Known() && i.had[key].has("r") && devicesText(now.Devices) == "" {
+		i.pipe.HDel(ctx, i.sideKey(key, 'r'), user) // records of a user without a state count again with a state
+	}
 	for id, text := range was.Meta {
 		i.set(ctx, i.sideKey(key, 'm'), metaField(user, id), text, now.Meta[id])
 	}
@@ -191,8 +239,8 @@ func (i *Importer) changeContacts(ctx context.Context, key, owner string, was, n
 		i.pipe.ZAdd(ctx, contacts, added...)
 	}
 	switch {
-	case was.Used == now.Used && len(was.Contacts) > 0 == (len(now.Contacts) > 0):
-	case len(now.Contacts) == 0:
+	case was.Used == now.Used:
+	case now.Used == 0:
 		i.pipe.ZRem(ctx, uses, owner)
 	default:
 		i.pipe.ZAdd(ctx, uses, redis.Z{Score: float64(now.Used), Member: owner})
@@ -240,23 +288,14 @@ func (i *Importer) mark(ctx context.Context, key string) error {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return redisclient.Translate(err)
 	}
-	next := strconv.FormatInt(int64(min(mark, 0))-1, 10)
+	next := strconv.FormatInt(min(-time.Now().UnixMilli(), int64(mark)-1), 10)
 	i.pipe.Do(ctx, "zadd", hidden, next, "")
 	i.pipe.HSet(ctx, private, "", next)
 	return nil
 }
 
-// Close makes the changes that wait, ends the changes feed of the namespace, which has none of this, and notes which
-// side keys there are.
+// Close makes the changes that wait, and notes which side keys there are.
 func (i *Importer) Close(ctx context.Context) error {
-	if i.hasSideKeys() {
-		for _, key := range i.all() {
-			for _, letter := range "fsk" {
-				i.pipe.Del(ctx, i.sideKey(key, letter))
-			}
-			i.pipe.Del(ctx, i.sidesKey(key))
-		}
-	}
 	if err := i.flush(ctx); err != nil {
 		return err
 	}

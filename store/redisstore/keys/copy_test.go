@@ -223,7 +223,7 @@ func TestCopiedKeys(t *testing.T) {
 	require.NoError(t, client.FlushDB(t.Context()).Err())
 	importAll(t, stores.New(t, redisstore.Options{URL: url}), x)
 	got := sorted(t, client)
-	require.Equal(t, fmt.Sprint(got[stores.HiddenOfChat][""]), got[stores.PrivateOfChat][""])
+	require.Equal(t, fmt.Sprintf("%.0f", got[stores.HiddenOfChat][""]), got[stores.PrivateOfChat][""])
 	for _, ns := range []string{"chat", "game"} {
 		for _, what := range []string{"hidden", "private"} {
 			key := stores.SideKey(what, "presence:"+ns)
@@ -280,6 +280,14 @@ func TestCopyOfRemovedNamespace(t *testing.T) {
 	require.NoError(t, err)
 	release()
 
+	back := filepath.Join(t.TempDir(), "back.db")
+	require.NoError(t, filestore.Write(back, x, false))
+	again, release, err := filestore.Read(back)
+	require.NoError(t, err)
+	release()
+	requireSame(t, x, again)
+	requireSame(t, again, x)
+
 	s := stores.New(t, redisstore.Options{URL: url})
 	listed, unlisted := x.Names()
 	require.Empty(t, listed)
@@ -292,4 +300,27 @@ func TestCopyOfRemovedNamespace(t *testing.T) {
 	exist, err := s.Exist(ctx, []string{"chat"})
 	require.NoError(t, err)
 	require.Equal(t, []bool{false}, exist)
+}
+
+// TestCopyOfContacts whose last use is not known: it stays so, which is not that it was long ago.
+func TestCopyOfContacts(t *testing.T) {
+	ctx, url, client := stores.StartRedis(t)
+	x := memstore.NewTables(memstore.Options{})
+	require.NoError(t, x.Fill(func(log memstore.Log) error {
+		memstore.Keep(log, "chat", "alice", store.Kept{Contacts: []string{"bob"}})
+		memstore.Keep(log, "chat", "bob", store.Kept{Contacts: []string{"alice"}, Used: 1_700_000_000_000})
+		return nil
+	}))
+	s := stores.New(t, redisstore.Options{URL: url})
+	used, err := redisstore.Used(ctx, s)
+	require.NoError(t, err)
+	require.False(t, used)
+	require.Equal(t, 2, importAll(t, s, x))
+	uses, err := client.ZRangeWithScores(ctx, usesKey, 0, -1).Result()
+	require.NoError(t, err)
+	require.Equal(t, []redis.Z{{Member: "bob", Score: 1_700_000_000_000}}, uses)
+	requireSame(t, x, exportAll(t, s))
+	used, err = redisstore.Used(ctx, s)
+	require.NoError(t, err)
+	require.True(t, used, "although nobody was seen")
 }
