@@ -32,7 +32,7 @@ func Importing(ctx context.Context, s *Store) (bool, error) {
 // SetImporting notes that a copy to this Redis begins, or that it is complete.
 func SetImporting(ctx context.Context, s *Store, begins bool) error {
 	if !begins {
-		return redisclient.Translate(s.client.Del(ctx, s.keys.copying()).Err())
+		return redisclient.Translate(s.client.Unlink(ctx, s.keys.copying()).Err())
 	}
 	return redisclient.Translate(s.client.Set(ctx, s.keys.copying(), "1", importMarkKept).Err())
 }
@@ -116,9 +116,9 @@ func NewImporter(ctx context.Context, s *Store, name string, exists bool) (*Impo
 	}
 	for key := range c.has {
 		for _, letter := range "fsk" {
-			i.pipe.Del(ctx, i.sideKey(key, letter))
+			i.pipe.Unlink(ctx, i.sideKey(key, letter))
 		}
-		i.pipe.Del(ctx, i.sidesKey(key))
+		i.pipe.Unlink(ctx, i.sidesKey(key))
 		c.has[key] = "-" + sideLetters // as far as they are read back
 	}
 	_, err = i.pipe.Exec(ctx)

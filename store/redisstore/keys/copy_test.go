@@ -302,19 +302,26 @@ func TestCopyOfRemovedNamespace(t *testing.T) {
 	require.Equal(t, []bool{false}, exist)
 }
 
-// TestCopyOfContacts whose last use is not known: it stays so, which is not that it was long ago.
+// TestCopyOfContacts whose last use is not known: it stays so, which is not that it was long ago. The rights of servers
+// are enough.
 func TestCopyOfContacts(t *testing.T) {
 	ctx, url, client := stores.StartRedis(t)
+	stores.Restrict(t, client)
 	x := memstore.NewTables(memstore.Options{})
 	require.NoError(t, x.Fill(func(log memstore.Log) error {
 		memstore.Keep(log, "chat", "alice", store.Kept{Contacts: []string{"bob"}})
 		memstore.Keep(log, "chat", "bob", store.Kept{Contacts: []string{"alice"}, Used: 1_700_000_000_000})
 		return nil
 	}))
-	s := stores.New(t, redisstore.Options{URL: url})
+	s := stores.New(t, redisstore.Options{URL: stores.AsApp(url)})
 	used, err := redisstore.Used(ctx, s)
 	require.NoError(t, err)
 	require.False(t, used)
+	require.NoError(t, redisstore.SetImporting(ctx, s, true))
+	begun, err := redisstore.Importing(ctx, s)
+	require.NoError(t, err)
+	require.True(t, begun)
+	require.NoError(t, redisstore.SetImporting(ctx, s, false))
 	require.Equal(t, 2, importAll(t, s, x))
 	uses, err := client.ZRangeWithScores(ctx, usesKey, 0, -1).Result()
 	require.NoError(t, err)
