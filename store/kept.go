@@ -7,8 +7,8 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// Kept is all that a store keeps of a user, but for calls: what is copied from one store to another. The zero value is
-// that of a user of whom nothing is kept.
+// Kept is all that a store keeps of a user, but for calls: what is copied from one store to another. The zero value
+// is that of an unknown user.
 type Kept struct {
 	State   lastseen.State
 	Devices lastseen.Devices
@@ -37,7 +37,7 @@ func (k Kept) Equal(other Kept) bool {
 		slices.Equal(k.Contacts, other.Contacts) && k.Used == other.Used
 }
 
-// KeptChange is a user of whom something else is to be kept than was.
+// KeptChange replaces what a store keeps of a user.
 type KeptChange struct {
 	User     string
 	Was, Now Kept

@@ -209,7 +209,8 @@ func (c *copying) toFile(source *memstore.Tables, path string, replace bool) err
 	return nil
 }
 
-// toRedis writes to a Redis what differs there. Again tells that another copy follows, which may delete users.
+// toRedis writes the differences to a Redis. If again is true, another copy follows, and the mark of an unfinished copy
+// stays.
 func (c *copying) toRedis(
 	ctx context.Context, source *memstore.Tables, to *config.Config, replace, again bool,
 ) (err error) {

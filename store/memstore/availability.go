@@ -32,7 +32,7 @@ func (s *Store) ReadAvailability(
 ) (availability lastseen.AvailabilityState, err error) {
 	err = s.read(ctx, func(x *index) {
 		p := x.usersOf(name).availability
-		if availability = p.hiddenOf(user).availability(); availability.At(at) == (lastseen.AvailabilityState{}) {
+		if availability = privateAvailability(p.hiddenOf(user)); availability.At(at) == (lastseen.AvailabilityState{}) {
 			availability = p.availabilityOf(user)
 		}
 	})
@@ -87,11 +87,11 @@ func (t *transaction) recordAvailability(
 				return err
 			}
 		}
-		t.hide(key, h.ended(at, now))
+		t.hide(key, endHidden(h, at, now))
 		t.setAvailability(key, availability)
 		return nil
 	}
-	if h.availability().At(at) == (lastseen.AvailabilityState{}) { // visible until now
+	if privateAvailability(h).At(at) == (lastseen.AvailabilityState{}) { // visible until now
 		if err := t.ensure(key.Namespace); err != nil {
 			return err
 		}
@@ -104,8 +104,8 @@ func (t *transaction) recordAvailability(
 	return nil
 }
 
-// ended returns what is kept of a hidden time once the user sets another availability.
-func (h Hidden) ended(at, now lastseen.Instant) Hidden {
+// endHidden returns what is kept of a hidden time once the user sets another availability.
+func endHidden(h Hidden, at, now lastseen.Instant) Hidden {
 	switch {
 	case h.End == 0:
 		return Hidden{}

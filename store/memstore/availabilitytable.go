@@ -43,16 +43,12 @@ func newUserTimes() *btree.BTreeG[userTime] {
 	return btree.NewBTreeGOptions(userTime.before, btree.Options{NoLocks: true})
 }
 
-// Hidden is the hidden time of a user, and the user's private availability. The zero value is that of a user without
-// one.
-type Hidden struct {
-	lastseen.HiddenTime
-	Until lastseen.Instant // of the user's availability; 0 for no end
-	Note  string
-}
+// Hidden is [store.KeptHidden].
+type Hidden = store.KeptHidden
 
-// availability returns the user's private availability, which may have ended; nothing once the user ended it.
-func (h Hidden) availability() lastseen.AvailabilityState {
+// privateAvailability returns the availability that the user alone sees, which may have ended; nothing once the user
+// ended it.
+func privateAvailability(h Hidden) lastseen.AvailabilityState {
 	if h.End == 0 || h.Ended {
 		return lastseen.AvailabilityState{}
 	}

@@ -8,7 +8,7 @@ import (
 
 // This file copies all that is kept to other stores, and from them.
 
-// Keep adds to a log what is kept of a user of whom nothing is kept yet. Contacts can come in a call of their own.
+// Keep adds a user to a log that has nothing about the user yet.
 func Keep(log Log, namespace, user string, k store.Kept) {
 	switch {
 	case !isZero(k.Devices):
@@ -19,8 +19,8 @@ func Keep(log Log, namespace, user string, k store.Kept) {
 	if k.Availability != (lastseen.AvailabilityState{}) {
 		log.SetAvailability(namespace, user, k.Availability)
 	}
-	if k.Hidden != (store.KeptHidden{}) {
-		log.Hide(namespace, user, Hidden(k.Hidden))
+	if k.Hidden != (Hidden{}) {
+		log.Hide(namespace, user, k.Hidden)
 	}
 	if len(k.Contacts) > 0 {
 		log.ChangeContacts(namespace, user, k.Used, k.Contacts, nil)
@@ -29,24 +29,14 @@ func Keep(log Log, namespace, user string, k store.Kept) {
 
 // kept returns all that is kept of a user, given the user's entry, if there is one.
 func (u *users) kept(user string, e entry, known bool) (k store.Kept) {
-	var metas []string
 	if known {
 		k.State = e.score.State()
 	}
 	if known && u.devices != nil {
-		k.Devices, metas = u.devices.read(e.name)
-	}
-	for i, text := range metas {
-		if text == "" {
-			continue
-		}
-		if k.Meta == nil {
-			k.Meta = map[string]string{}
-		}
-		k.Meta[k.Devices.Records[i].ID] = text
+		k.Devices, k.Meta = u.devices.readWithMeta(e.name)
 	}
 	k.Availability = u.availability.availabilityOf(user)
-	k.Hidden = store.KeptHidden(u.availability.hiddenOf(user))
+	k.Hidden = u.availability.hiddenOf(user)
 	if contacts := u.contacts.of(user); contacts.list != "" {
 		k.Contacts, k.Used = contacts.list.all(), contacts.used
 	}
@@ -128,10 +118,10 @@ func (x *Tables) Export(keep func(namespace, user string, k store.Kept) error) e
 	return nil
 }
 
-// Compare calls a function with each user of whom another store keeps something else than these tables, in no order,
-// until it fails: after these changes, it keeps the same. It is given what exports the other store, which may name a
-// user twice. Compare returns the namespaces that exist there and not here, whose users it leaves out, and those that
-// exist here alone. Nothing may change the tables meanwhile.
+// Compare calls change with each user whose data in another store is different, in no order, until change fails. With
+// all of these changes, the other store has the same data as these tables. The function export reads the other store and
+// may name a user twice. Compare returns the namespaces that exist only there, whose users it leaves out, and those that
+// exist only here. Nothing may change the tables meanwhile.
 func (x *Tables) Compare(
 	export func(keep func(namespace, user string, k store.Kept) error) error,
 	change func(namespace string, c store.KeptChange) error,

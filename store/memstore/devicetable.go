@@ -123,6 +123,21 @@ func (t *deviceTable) read(user packed.Ref) (lastseen.Devices, []string) {
 	return u.Devices, meta
 }
 
+// readWithMeta returns the devices of a user, and the meta by the ID of the record; nil for none.
+func (t *deviceTable) readWithMeta(user packed.Ref) (d lastseen.Devices, meta map[string]string) {
+	d, texts := t.read(user)
+	for i, text := range texts {
+		if text == "" {
+			continue
+		}
+		if meta == nil {
+			meta = map[string]string{}
+		}
+		meta[d.Records[i].ID] = text
+	}
+	return d, meta
+}
+
 // freeze returns the table as it is now, to be read without a lock until the next freeze.
 func (t *deviceTable) freeze() *deviceTable {
 	if t == nil {

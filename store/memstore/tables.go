@@ -198,16 +198,10 @@ func (f *frozen) write(log Log, e entry) {
 		log.Set(f.name, user, state)
 		return
 	}
-	d, metas := f.devices.read(e.name)
+	d, meta := f.devices.readWithMeta(e.name)
 	if isZero(d) {
 		log.Set(f.name, user, state)
 		return
-	}
-	meta := map[string]string{}
-	for i, text := range metas {
-		if text != "" {
-			meta[d.Records[i].ID] = text
-		}
 	}
 	log.SetDevices(f.name, user, state, d, meta)
 }

@@ -153,7 +153,7 @@ func (c *copier) scan(ctx context.Context, pages chan<- keptPage) error {
 	return nil
 }
 
-// exportUnseen calls a function with the users of a shard without a state of whom something else is kept.
+// exportUnseen calls keep with the users of a shard who have details, a hidden time or contacts, but no state.
 func (c *copier) exportUnseen(ctx context.Context, key string, keep func(user string, k store.Kept) error) error {
 	details := func(at uint64) *redis.ScanCmd { return c.client.HScan(ctx, c.sideKey(key, 'd'), at, "", maxChunk) }
 	hidden := func(at uint64) *redis.ScanCmd { return c.client.ZScan(ctx, c.sideKey(key, 'h'), at, "", maxChunk) }
@@ -298,7 +298,7 @@ func (c *copier) queryChunk(
 }
 
 // readContacts adds the commands for the contacts of an owner to a pipeline, and returns what reads the replies; nil if
-// there are none in the owner's shard.
+// the owner's shard has no contacts.
 func (c *copier) readContacts(ctx context.Context, pipe redis.Pipeliner, owner string, k *store.Kept) (read func()) {
 	key := c.of(owner)
 	if !c.has[key].has("c") {
