@@ -262,10 +262,7 @@ func (c *copying) write(ctx context.Context, s *redisstore.Store, source *memsto
 	}
 	progress := cli.NewProgress(c.std.Err)
 	defer progress.Clear()
-	w := importing{store: s, exist: map[string]bool{}}
-	for _, name := range listed {
-		w.exist[name] = true
-	}
+	w := importing{store: s, unlisted: unlisted}
 	export := func(keep func(namespace, user string, k store.Kept) error) error {
 		return redisstore.Export(ctx, s, keep)
 	}
@@ -293,7 +290,7 @@ type importing struct {
 	*redisstore.Importer // nil for none
 	store                *redisstore.Store
 	name                 string
-	exist                map[string]bool
+	unlisted             []string // namespaces that do not exist
 }
 
 // to begins with a namespace, unless it is the one that is written to; "" for none.
@@ -307,7 +304,7 @@ func (w *importing) to(ctx context.Context, name string) (err error) {
 		}
 	}
 	if w.name = name; name != "" {
-		w.Importer, err = redisstore.NewImporter(ctx, w.store, name, w.exist[name])
+		w.Importer, err = redisstore.NewImporter(ctx, w.store, name, !slices.Contains(w.unlisted, name))
 	}
 	return err
 }

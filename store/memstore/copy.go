@@ -119,9 +119,9 @@ func (x *Tables) Export(keep func(namespace, user string, k store.Kept) error) e
 }
 
 // Compare calls change with each user whose data in another store is different, in no order, until change fails. With
-// all of these changes, the other store has the same data as these tables. The function export reads the other store and
-// may name a user twice. Compare returns the namespaces that exist only there, whose users it leaves out, and those that
-// exist only here. Nothing may change the tables meanwhile.
+// all of these changes, the other store has the same data as these tables. The function export reads the other store
+// and may name a user twice. Compare returns the namespaces that exist only there, whose users it leaves out, and those
+// that exist only here. Nothing may change the tables meanwhile.
 func (x *Tables) Compare(
 	export func(keep func(namespace, user string, k store.Kept) error) error,
 	change func(namespace string, c store.KeptChange) error,

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +47,8 @@ func Export(ctx context.Context, s *Store, keep func(namespace, user string, k s
 type copier struct {
 	*Store
 	namespace
-	has map[string]sides // by the key of the shard
+	has    map[string]sides    // by the key of the shard
+	owners map[string]struct{} // of contacts, in all shards; nil if anyone can be one
 }
 
 // openCopier checks that a namespace is stored as this program is set to.
@@ -73,6 +74,9 @@ type keptPage struct {
 
 func (c *copier) export(ctx context.Context, keep func(user string, k store.Kept) error) error {
 	began, err := c.processes(ctx)
+	if err == nil {
+		err = c.findOwners(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -100,6 +104,11 @@ func (c *copier) export(ctx context.Context, keep func(user string, k store.Kept
 	}
 	for _, key := range c.all() {
 		if err := c.exportUnseen(ctx, key, keep); err != nil {
+			return err
+		}
+	}
+	for owners := range slices.Chunk(slices.Collect(maps.Keys(c.owners)), maxChunk) {
+		if err := c.keepUnseen(ctx, owners, keep); err != nil {
 			return err
 		}
 	}
@@ -153,7 +162,7 @@ func (c *copier) scan(ctx context.Context, pages chan<- keptPage) error {
 	return nil
 }
 
-// exportUnseen calls keep with the users of a shard who have details, a hidden time or contacts, but no state.
+// exportUnseen calls keep with the users of a shard who have details or a hidden time, but no state.
 func (c *copier) exportUnseen(ctx context.Context, key string, keep func(user string, k store.Kept) error) error {
 	details := func(at uint64) *redis.ScanCmd { return c.client.HScan(ctx, c.sideKey(key, 'd'), at, "", maxChunk) }
 	hidden := func(at uint64) *redis.ScanCmd { return c.client.ZScan(ctx, c.sideKey(key, 'h'), at, "", maxChunk) }
@@ -175,25 +184,27 @@ func (c *copier) exportUnseen(ctx context.Context, key string, keep func(user st
 			}
 		}
 	}
-	for after := "-"; c.has[key].has("c") && after != ""; {
-		members, err := c.client.ZRangeArgs(ctx, redis.ZRangeArgs{
-			Key: c.sideKey(key, 'c'), ByLex: true, Start: after, Stop: "+", Count: maxChunk,
-		}).Result()
-		if err != nil {
-			return redisclient.Translate(err)
-		}
-		var owners []string
-		after = ""
-		for _, member := range members {
-			owner, _, _ := strings.Cut(member, "\x00")
-			if len(owners) == 0 || owners[len(owners)-1] != owner {
-				owners = append(owners, owner)
+	return nil
+}
+
+// findOwners notes the owners of contacts, so that contacts are read of them alone.
+func (c *copier) findOwners(ctx context.Context) error {
+	c.owners = map[string]struct{}{}
+	for _, key := range c.all() {
+		for after := "-"; c.has[key].has("c") && after != ""; {
+			members, err := c.client.ZRangeArgs(ctx, redis.ZRangeArgs{
+				Key: c.sideKey(key, 'c'), ByLex: true, Start: after, Stop: "+", Count: 4 * maxChunk,
+			}).Result()
+			if err != nil {
+				return redisclient.Translate(err)
 			}
-			_, past := contactsAfter(owner, "")
-			after = "[" + past[1:]
-		}
-		if err := c.keepUnseen(ctx, owners, keep); err != nil {
-			return err
+			after = ""
+			for _, member := range members {
+				owner, _, _ := strings.Cut(member, "\x00")
+				c.owners[owner] = struct{}{}
+				_, past := contactsAfter(owner, "")
+				after = "[" + past[1:]
+			}
 		}
 	}
 	return nil
@@ -298,10 +309,10 @@ func (c *copier) queryChunk(
 }
 
 // readContacts adds the commands for the contacts of an owner to a pipeline, and returns what reads the replies; nil if
-// the owner's shard has no contacts.
+// there are no contacts.
 func (c *copier) readContacts(ctx context.Context, pipe redis.Pipeliner, owner string, k *store.Kept) (read func()) {
 	key := c.of(owner)
-	if !c.has[key].has("c") {
+	if _, is := c.owners[owner]; c.owners != nil && !is || !c.has[key].has("c") {
 		return nil
 	}
 	low, high := contactsAfter(owner, "")
@@ -318,14 +329,9 @@ func (c *copier) readContacts(ctx context.Context, pipe redis.Pipeliner, owner s
 	}
 }
 
-// hiddenOf returns the hidden time with a score.
+// hiddenOf returns the hidden time with a score: 0 for none, +inf for one without an end.
 func hiddenOf(end float64) (h store.KeptHidden) {
-	switch {
-	case math.IsInf(end, 1):
-		h.End = lastseen.MaxInstant
-	case end > 0:
-		h.End = lastseen.Instant(end)
-	}
+	h.End = lastseen.Instant(min(max(end, 0), float64(lastseen.MaxInstant)))
 	h.Ended = h.End != 0 // unless the private availability says otherwise
 	return h
 }
